@@ -1,0 +1,33 @@
+# Two commands do everything: `make demo` shows it, `make test` proves it.
+PYTHON ?= python3
+VENV ?= .venv
+BIN = $(VENV)/bin
+TORCH = torch==2.13.0
+STAMP = $(VENV)/.installed
+
+.PHONY: demo test lint bench clean
+
+demo: $(STAMP)
+	$(BIN)/python -m pytest example_project --gpuperf-report
+
+test: $(STAMP)
+	$(BIN)/python -m pytest tests
+
+lint: $(STAMP)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+bench: $(STAMP)
+	$(BIN)/python -m benchmarks
+
+# One set-up for all targets; made again when what we depend on changes.
+$(STAMP): pyproject.toml
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check $(TORCH)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev]'
+	touch $(STAMP)
+
+clean:
+	rm -rf $(VENV) .gpuperf .pytest_cache .mypy_cache .ruff_cache

@@ -1,0 +1,72 @@
+"""The offline half of pytest-gpuperf: traces in, numbers out, without torch.
+
+Names are imported on first use (PEP 562), so that importing the package costs nothing.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from gpuperf_analyzers._version import __version__
+
+if TYPE_CHECKING:
+    from gpuperf_analyzers.analysis import Analysis, SetAnalysis, analyze, analyze_set
+    from gpuperf_analyzers.config import Config
+    from gpuperf_analyzers.limits import Limit, Verdict, judge, parse_limits
+    from gpuperf_analyzers.metrics import Metric, Value
+    from gpuperf_analyzers.registry import load_config
+    from gpuperf_analyzers.trace import Trace, TraceError, TraceSet, read_trace, read_traces
+
+_HOME = {
+    "Analysis": "analysis",
+    "Config": "config",
+    "Limit": "limits",
+    "Metric": "metrics",
+    "SetAnalysis": "analysis",
+    "Trace": "trace",
+    "TraceError": "trace",
+    "TraceSet": "trace",
+    "Value": "metrics",
+    "Verdict": "limits",
+    "analyze": "analysis",
+    "analyze_set": "analysis",
+    "judge": "limits",
+    "load_config": "registry",
+    "parse_limits": "limits",
+    "read_trace": "trace",
+    "read_traces": "trace",
+}
+
+__all__ = [
+    "Analysis",
+    "Config",
+    "Limit",
+    "Metric",
+    "SetAnalysis",
+    "Trace",
+    "TraceError",
+    "TraceSet",
+    "Value",
+    "Verdict",
+    "__version__",
+    "analyze",
+    "analyze_set",
+    "judge",
+    "load_config",
+    "parse_limits",
+    "read_trace",
+    "read_traces",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(import_module(f"{__name__}.{_HOME[name]}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

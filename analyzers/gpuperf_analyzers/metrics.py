@@ -1,0 +1,188 @@
+"""What a metric is, what a measured value is, and the one table of built-in metrics.
+
+Marker keywords (``min_NAME``/``max_NAME``), JSON keys, table headers, ``gpuperf metrics``, the
+command's options and the definitions page are all made from :data:`BUILTIN`. Standard library
+only: this module is imported at pytest's collection.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+Unit = Literal[
+    "us", "fraction", "count", "bytes", "TFLOPS", "FLOP", "GB/s", "items/s", "W", "celsius", "MHz"
+]
+Better = Literal["higher", "lower"]
+Scope = Literal["step", "window", "run"]
+
+RATE_UNITS: frozenset[str] = frozenset({"TFLOPS", "GB/s"})
+"""Units whose bare number means an accelerator; on a CPU such a limit is UNMEASURED."""
+
+
+@dataclass(frozen=True, slots=True)
+class Metric:
+    """One quantity that can be measured, shown and limited.
+
+    Parameters
+    ----------
+    name
+        Identifier in limits, JSON and tables, in the field's own terms.
+    unit
+        Unit of the stored value. Fractions are stored as 0..1 and shown as percent.
+    better
+        Which direction is an improvement; decides the worst of several ranks or devices.
+    scope
+        ``step``: one value a step; ``window``: over the whole recorded window; ``run``: once.
+    aggregate
+        How several steps or samples become one value, in words.
+    formula
+        One line, in the terms of the definitions page.
+    source
+        Where the definition comes from.
+    cpu
+        The analogue on a CPU run, ``same`` where the definition carries over, or ``no``.
+    title
+        Table header.
+    """
+
+    name: str
+    unit: Unit
+    better: Better
+    scope: Scope
+    aggregate: str
+    formula: str
+    source: str
+    cpu: str
+    title: str
+
+
+@dataclass(frozen=True, slots=True)
+class Value:
+    """One measured value of one metric, or its absence with the reason.
+
+    ``value is None`` exactly when ``absent_reason`` is set. ``interval`` is the 95% confidence
+    interval in the metric's unit, where the value was sampled; an exact count has none.
+    ``at`` names the rank, device or step that the value belongs to, ``""`` for the whole.
+    ``samples`` are the per-step values behind it where there are several.
+    """
+
+    name: str
+    value: float | None
+    interval: tuple[float, float] | None = None
+    n: int = 1
+    source: str = ""
+    absent_reason: str | None = None
+    at: str = ""
+    samples: tuple[float, ...] = field(default=(), repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        if (self.value is None) != (self.absent_reason is not None):
+            raise ValueError(f"{self.name}: a value is either present or absent with a reason")
+
+
+def absent(name: str, reason: str, *, source: str = "", at: str = "") -> Value:
+    """A :class:`Value` that says why there is no number."""
+    return Value(name, None, n=0, source=source, absent_reason=reason, at=at)
+
+
+_DESIGN = "definitions page"
+
+
+def _timeline(
+    name: str, better: Better, formula: str, title: str, scope: Scope = "step", unit: Unit = "us"
+) -> Metric:
+    aggregate = "median of steps" if scope == "step" else "over the window"
+    return Metric(name, unit, better, scope, aggregate, formula, _DESIGN, "same", title)
+
+
+BUILTIN: tuple[Metric, ...] = (
+    Metric("step_time", "us", "lower", "step", "median of samples",
+           "length of a step: live, one timed call; in a trace, the step's GPU window",
+           _DESIGN, "same (wall clock)", "step time"),
+    Metric("step_time_p99", "us", "lower", "step", "99th percentile of samples",
+           "the smallest sample that at least 99% of samples do not exceed",
+           "nearest-rank percentile", "same (wall clock)", "step time p99"),
+    Metric("throughput", "items/s", "higher", "step", "median of samples",
+           "items (or tokens) per step / step_time", _DESIGN, "same", "throughput"),
+    Metric("tflops", "TFLOPS", "higher", "step", "median of samples",
+           "flops / step_time / 1e12, a multiply-add being 2 FLOP", _DESIGN, "same", "TFLOPS"),
+    Metric("mfu", "fraction", "higher", "step", "median of samples",
+           "sum over dtypes of model flops / dense peak, / step_time",
+           "PaLM (Chowdhery et al., 2022), appendix B", "of the peak measured on this machine",
+           "MFU"),
+    Metric("hfu", "fraction", "higher", "step", "median of samples",
+           "sum over dtypes of executed flops / dense peak, / step_time",
+           "PaLM (Chowdhery et al., 2022), appendix B", "of the peak measured on this machine",
+           "HFU"),
+    Metric("flops", "FLOP", "lower", "step", "worst step",
+           "sum of the named formulas over ops, innermost op with a formula counted once",
+           "torch.utils.flop_counter; docs/definitions.md", "same", "FLOP"),
+    Metric("flop_coverage", "fraction", "higher", "window", "over the window",
+           "kernel time in ops with a FLOP formula / kernel time", _DESIGN,
+           "op time instead of kernel time", "FLOP coverage"),
+    _timeline("window", "lower", "first activity's start to the last one's end", "window",
+              "window"),
+    _timeline("busy", "higher", "union of all activity / window", "busy", "window", "fraction"),
+    _timeline("busy_time", "lower", "union of all activity", "busy time"),
+    _timeline("idle", "lower", "(window - busy) / window", "idle", "window", "fraction"),
+    _timeline("idle_time", "lower", "window - union of all activity", "idle time"),
+    _timeline("compute_time", "lower", "union of kernels that are not communication", "compute"),
+    _timeline("comm_time", "lower", "union of communication kernels", "communication"),
+    _timeline("memory_time", "lower", "union of memcpy and memset", "memory ops"),
+    _timeline("exposed_comm", "lower", "|comm \\ compute|", "exposed comm"),
+    _timeline("overlapped_comm", "higher", "|comm ∩ compute|", "overlapped comm"),
+    _timeline("overlap", "higher", "|comm ∩ compute| / |comm|", "overlap", "window", "fraction"),
+    _timeline("exposed_memory", "lower", "|memory \\ (comm ∪ compute)|", "exposed memory"),
+    Metric("idle_host_bound", "us", "lower", "step", "median of steps",
+           "part of gaps before the launch call of the next activity begins", _DESIGN, "no",
+           "host-bound idle"),
+    Metric("idle_launch_latency", "us", "lower", "step", "median of steps",
+           "part of gaps from the launch call's begin to the activity's start", _DESIGN, "no",
+           "launch-latency idle"),
+    Metric("idle_dependency", "us", "lower", "step", "median of steps",
+           "gaps whose next activity was launched before the gap began", _DESIGN, "no",
+           "dependency idle"),
+    Metric("idle_unknown", "us", "lower", "step", "median of steps",
+           "gaps whose next activity has no launch record", _DESIGN, "no", "unknown idle"),
+    Metric("kernel_launches", "count", "lower", "step", "worst step",
+           "launch calls (cu*, hip*, Ex, graph launches) that begin in the step", _DESIGN,
+           "op_calls: cpu_op events", "kernel launches"),
+    Metric("host_syncs", "count", "lower", "step", "worst step",
+           "blocking runtime calls inside the step, each once", _DESIGN,
+           "aten::_local_scalar_dense calls", "host syncs"),
+    Metric("host_to_device", "bytes", "lower", "step", "worst step",
+           "bytes of host-to-device copies launched in the step", _DESIGN,
+           "bytes that aten::copy_ writes", "host to device"),
+    Metric("device_to_host", "bytes", "lower", "step", "worst step",
+           "bytes of device-to-host copies launched in the step", _DESIGN, "no",
+           "device to host"),
+    Metric("collectives", "count", "lower", "step", "worst step",
+           "communication kernels launched in the step", _DESIGN, "gloo spans", "collectives"),
+    Metric("collective_bytes", "bytes", "lower", "step", "worst step",
+           "sum over collectives of the larger of input and output bytes",
+           "nccl-tests, PERFORMANCE.md", "same", "collective bytes"),
+    Metric("busbw", "GB/s", "higher", "window", "bytes-weighted over collectives",
+           "S / t x factor of the collective, all ranks matched", "nccl-tests, PERFORMANCE.md",
+           "same", "bus bandwidth"),
+    Metric("peak_memory", "bytes", "lower", "run", "largest",
+           "tensors alive at the start + the largest sum of allocations since", _DESIGN, "same",
+           "peak memory"),
+    Metric("peak_memory_growth", "bytes", "lower", "run", "largest",
+           "largest sum of allocations minus frees since the recording began", _DESIGN, "same",
+           "peak memory growth"),
+    Metric("est_occupancy", "fraction", "higher", "window", "time-weighted over kernels",
+           "sum of est. achieved occupancy x duration / sum of duration",
+           "Kineto's launch-geometry estimate", "no", "est. occupancy"),
+    Metric("gpu_util", "fraction", "higher", "run", "mean of samples",
+           "share of time with at least one kernel, as NVML reads it", "NVML", "no", "GPU-Util"),
+    Metric("sm_clock", "MHz", "higher", "run", "median of samples", "SM clock", "NVML", "no",
+           "SM clock"),
+    Metric("power", "W", "lower", "run", "mean of samples", "board power", "NVML", "no", "power"),
+    Metric("temperature", "celsius", "lower", "run", "largest", "GPU temperature", "NVML", "no",
+           "temperature"),
+    Metric("throttled", "fraction", "lower", "run", "share of samples",
+           "samples with a thermal, power or hardware clock-event reason", "NVML", "no",
+           "throttled"),
+)  # fmt: skip
+"""Every built-in metric, in the order of tables."""
