@@ -1,4 +1,4 @@
-"""What a plugin may add: metrics, FLOP formulas, communication classifiers, peaks, analyzers, reports.
+"""What a plugin may add to the metrics, formulas, classifiers, peaks, analyzers and reports.
 
 A package names a module under the entry-point group ``gpuperf``; a ``conftest.py`` may hold the
 same functions. Each is decorated with :data:`hookimpl`::
@@ -7,7 +7,7 @@ same functions. Each is decorated with :data:`hookimpl`::
 
     @hookimpl
     def gpuperf_flop_formulas():
-        return [FlopFormula("mylib::fused_mlp", lambda call: 4 * call.dims[0][0] * call.dims[1].numel)]
+        return [FlopFormula("mylib::scale_rows", lambda call: call.dims[0][0] * call.dims[0][1])]
 
 Standard library and pluggy only: this module is imported at pytest's collection.
 """
@@ -80,7 +80,10 @@ class Peak:
 
 @dataclass(frozen=True, slots=True)
 class Analyzer:
-    """A question of a plugin's own: ``analyze(trace, config)`` returns an object with ``metrics()``."""
+    """A question of a plugin's own.
+
+    ``analyze(trace, config, device)`` returns an object whose ``metrics()`` yields Values.
+    """
 
     name: str
     analyze: Callable[..., Any]

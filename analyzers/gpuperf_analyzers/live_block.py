@@ -147,7 +147,7 @@ def _checked(key: str, value: Any) -> Any:
 
 def _typed(key: str, value: Any, *types: type) -> Any:
     if not isinstance(value, types):
-        raise ValueError(f"the gpuperf block's {key!r} is {type(value).__name__}")  # noqa: TRY004
+        raise ValueError(f"the gpuperf block's {key!r} is {type(value).__name__}")
     return value
 
 

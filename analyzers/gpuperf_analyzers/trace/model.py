@@ -30,7 +30,7 @@ class TraceError(Exception):
 
 
 class Category(IntEnum):
-    """What kind of event a complete event (``ph == "X"``) is, from its ``cat`` case-insensitively."""
+    """What a complete event (``ph == "X"``) is, from its ``cat`` without regard to case."""
 
     OTHER = 0
     KERNEL = 1
@@ -122,7 +122,7 @@ class Events:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class KernelArgs:
-    """Launch geometry of kernels; row i belongs to event ``row[i]`` (ascending). NaN or -1: absent."""
+    """Launch geometry; entry i belongs to event ``row[i]`` (ascending). NaN or -1: absent."""
 
     row: I64
     grid: I64
