@@ -1,0 +1,114 @@
+"""A failed result in three lines: what fell short, the evidence, what to look at.
+
+Takes the JSON-able record of a result and nothing else, so that a live test, a worker of a
+parallel run and the command say the same. Standard library only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from gpuperf_analyzers.display import harmless, show, show_apart, show_interval
+
+_HARD = ("FAIL", "INVALID")
+
+_LOOK_AT: Mapping[str, str] = {
+    "overlap": "which collectives start late or run alone",
+    "exposed_comm": "which collectives start late or run alone",
+    "comm_time": "sizes and number of the collectives",
+    "idle": "what the host did in the longest gaps",
+    "idle_time": "what the host did in the longest gaps",
+    "busy": "what the host did in the longest gaps",
+    "host_syncs": "the op that each synchronization came from",
+    "kernel_launches": "many short kernels under one op (fuse, compile or capture a graph)",
+    "host_to_device": "copies that could stay on the device or be made once",
+    "device_to_host": "copies that could stay on the device or be made once",
+    "peak_memory": "what was alive at the peak",
+    "peak_memory_growth": "what was alive at the peak",
+    "tflops": "the ops that take time without FLOPs, and their dtypes and shapes",
+    "mfu": "the ops that take time without FLOPs, and their dtypes and shapes",
+    "hfu": "the ops that take time without FLOPs, and their dtypes and shapes",
+}
+"""By metric: where the cause is usually found."""
+
+_TIMES = "the ops at the top of the list, then idle time"
+
+
+def failure_text(record: Mapping[str, Any]) -> str:
+    """Three lines about a result that is not PASS: what, evidence, what to look at and the trace.
+
+    The first part has a line for each limit that fell short; without any it says the first line
+    of ``record["failure"]`` or the verdict.
+    """
+    judged: Sequence[Mapping[str, Any]] = record.get("limits") or ()
+    short = [j for j in judged if j["verdict"] in _HARD] or [
+        j for j in judged if j["verdict"] != "PASS"
+    ]
+    lines = [limit_text(judgement) for judgement in short] or [
+        harmless(record.get("failure") or record.get("verdict", ""), 300)
+    ]
+    evidence = evidence_text(record.get("evidence") or {})
+    if evidence:
+        lines.append(f"evidence: {evidence}")
+    lines.append(_next_text(short, record.get("traces") or ()))
+    return "\n".join(lines)
+
+
+def limit_text(judgement: Mapping[str, Any]) -> str:
+    """One judgement in words: ``achieved 0.31 TFLOPS (95% CI 0.30–0.32) < 0.5 TFLOPS required``."""
+    metric, unit = judgement["metric"], judgement.get("unit") or ""
+    where = f" on {harmless(judgement['at'], 60)}" if judgement.get("at") else ""
+    reason = judgement.get("reason") or ""
+    value, limit = judgement.get("value"), judgement.get("limit")
+    if value is None or limit is None:
+        why = f": {harmless(reason, 200)}" if reason else ""
+        return f"{judgement['verdict']} {harmless(judgement.get('text') or metric, 80)}{where}{why}"
+    shown, required = show_apart(value, limit, unit)
+    interval = judgement.get("interval")
+    sampled = f" (95% CI {show_interval(value, interval, unit)})" if interval else ""
+    name = "achieved" if metric == "tflops" else metric.replace("_", " ")
+    bound = "required" if judgement.get("direction") == "min" else "allowed"
+    sign = _sign(value, limit)
+    text = f"{name} {shown}{sampled}{where} {sign} {required} {bound}"
+    if judgement["verdict"] not in {"FAIL", "PASS"}:
+        text = f"{judgement['verdict']} {text}"
+        text += f": {harmless(reason, 200)}" if reason else ""
+    return text
+
+
+def _sign(value: float, limit: float) -> str:
+    if value == limit:
+        return "="
+    return "<" if value < limit else ">"
+
+
+def evidence_text(evidence: Mapping[str, Any]) -> str:
+    """Shares of the step window and the top ops, in one line; empty where nothing is known."""
+    shares = [
+        f"{title} {show(evidence[key], 'fraction')}"
+        for key, title in (
+            ("compute", "compute"),
+            ("exposed_comm", "exposed communication"),
+            ("idle", "idle"),
+        )
+        if evidence.get(key) is not None
+    ]
+    ops = [
+        f"{harmless(op['name'], 40)} {show(op['time_us'], 'us')}"
+        + (f" ({show(op['share'], 'fraction')})" if op.get("share") is not None else "")
+        for op in (evidence.get("top_ops") or ())[:3]
+    ]
+    parts = [", ".join(shares)] if shares else []
+    if ops:
+        parts.append("top ops: " + ", ".join(ops))
+    return "; ".join(parts)
+
+
+def _next_text(judged: Sequence[Mapping[str, Any]], traces: Sequence[str]) -> str:
+    looks = dict.fromkeys(_LOOK_AT.get(j["metric"], _TIMES) for j in judged)
+    look = "; ".join(looks) or "what the run left"
+    if not traces:
+        return f"look at: {look} (no trace was written)"
+    more = f" and {len(traces) - 1} more" if len(traces) > 1 else ""
+    return f"look at: {look}: gpuperf analyze {harmless(traces[0], 300)}{more}"
