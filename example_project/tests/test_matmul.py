@@ -1,0 +1,27 @@
+"""Is the matmul still on the fast path?"""
+
+import pytest
+import torch
+
+
+@pytest.mark.gpuperf(
+    min_tflops={
+        "NVIDIA H100": 500,
+        "NVIDIA H200": 500,
+        "NVIDIA A100": 200,
+        "cpu": 0.01,
+    }
+)
+def test_projection_reaches_its_tflops(gpuperf):
+    device = gpuperf.device
+    dtype, n = (torch.bfloat16, 8192) if device.type == "cuda" else (torch.float32, 1024)
+    a, b = (torch.randn(n, n, device=device, dtype=dtype) for _ in "ab")
+    product = gpuperf(torch.mm, a, b)
+    assert product.shape == (n, n)
+
+
+@pytest.mark.gpuperf(min_mfu=0.2)
+@pytest.mark.parametrize("n", [512, 1024])
+def test_square_matmul_uses_the_machine(gpuperf, n):
+    a, b = (torch.randn(n, n, device=gpuperf.device) for _ in "ab")
+    gpuperf(torch.mm, a, b)

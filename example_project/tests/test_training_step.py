@@ -1,0 +1,48 @@
+"""One training step: how long, how much memory, and does it wait for the host?"""
+
+import pytest
+import torch
+from tinylm import TinyLM, training_step
+
+
+@pytest.fixture
+def tokens(gpuperf_device):
+    return torch.randint(0, 512, (8, 128), device=gpuperf_device)
+
+
+@pytest.fixture
+def model(gpuperf_device):
+    torch.manual_seed(0)
+    return TinyLM().to(gpuperf_device)
+
+
+@pytest.fixture
+def step(model, tokens):
+    return training_step(model, torch.optim.AdamW(model.parameters()), tokens)
+
+
+# The fixture is not asked for: the body is the workload, `model` and `tokens` are its set-up.
+@pytest.mark.gpuperf(max_step_time={"cuda": "20ms", "cpu": "2s"}, min_mfu={"cpu": 0.05})
+def test_forward_and_backward(model, tokens):
+    model(tokens).sum().backward()
+
+
+@pytest.mark.gpuperf(max_host_syncs=0, max_host_to_device="64MB")
+def test_step_never_waits_for_the_host(gpuperf, step):
+    gpuperf(step)
+
+
+# A launch is a launch call on a GPU and an op call on a CPU, so the limits differ.
+@pytest.mark.gpuperf(max_kernel_launches={"NVIDIA": 1200, "cpu": 2600})
+def test_step_launches_no_more_than_it_did(gpuperf, step):
+    gpuperf(step)
+
+
+@pytest.mark.gpuperf(max_peak_memory="256MiB")
+def test_step_fits_its_memory(gpuperf, step):
+    gpuperf(step)
+
+
+@pytest.mark.gpuperf(min_throughput={"cpu": "500items/s", "default": "100000items/s"})
+def test_tokens_per_second(gpuperf, step, tokens):
+    gpuperf.run(step, tokens=tokens.numel())
