@@ -1,0 +1,140 @@
+"""The columns of a results table: which metrics, under which titles, in which words.
+
+The terminal and the markdown report show the same cells; titles are those of the metric table.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from gpuperf_analyzers.display import harmless, number, show, show_interval
+from gpuperf_analyzers.metrics import BUILTIN
+
+Record = Mapping[str, Any]
+
+_METRICS = {metric.name: metric for metric in BUILTIN}
+_SHOWN = (
+    "step_time",
+    "throughput",
+    "tflops",
+    "overlap",
+    "exposed_comm",
+    "idle",
+    "kernel_launches",
+    "host_syncs",
+    "peak_memory",
+)
+_ALWAYS = frozenset({"step_time"})
+_SHARES = ("mfu", "hfu")
+SOFT_VERDICTS = ("AMBIGUOUS", "UNMEASURED", "NO-BASELINE", "INCOMPARABLE")
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """What one field shows: the value, and under it what qualifies it (interval, share of peak)."""
+
+    text: str
+    detail: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One result: name, verdict, a cell a column, and the numbers of its notes."""
+
+    test: str
+    verdict: str
+    cells: tuple[Cell, ...]
+    notes: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """Titles, rows and numbered notes of all results."""
+
+    titles: tuple[str, ...]
+    rows: tuple[Row, ...]
+    notes: tuple[str, ...]
+
+
+def results_table(records: Sequence[Record]) -> Table:
+    """All results as text; a column that no result has a value for is left out."""
+    shown = [
+        name
+        for name in _SHOWN
+        if name in _ALWAYS or any(_value(r, name) is not None for r in records)
+    ]
+    notes: dict[str, int] = {}
+    rows = tuple(
+        Row(
+            test=test_name(record),
+            verdict=str(record.get("verdict", "")),
+            cells=tuple(_cell(record, name) for name in shown),
+            notes=tuple(notes.setdefault(n, len(notes) + 1) for n in notes_of(record)),
+        )
+        for record in records
+    )
+    return Table(tuple(_METRICS[name].title for name in shown), rows, tuple(notes))
+
+
+def test_name(record: Record) -> str:
+    """Node id without the folders, and the measurement's own name where it has one."""
+    node = str(record.get("test", ""))
+    path, separator, rest = node.partition("::")
+    short = path.rsplit("/", 1)[-1] + separator + rest
+    name = record.get("name")
+    return harmless(f"{short} [{name}]" if name else short, 200)
+
+
+def notes_of(record: Record) -> list[str]:
+    """What a reader must know beside the numbers: soft verdicts, conditions, quality findings."""
+    texts = [
+        f"{j['verdict']}: {j.get('text') or j['metric']}: {j['reason']}"
+        for j in record.get("limits") or ()
+        if j["verdict"] not in {"PASS", "FAIL"} and j.get("reason")
+    ]
+    texts.extend(str(note) for note in record.get("notes") or ())
+    texts.extend(finding_text(finding) for finding in record.get("findings") or ())
+    return [harmless(text, 300) for text in dict.fromkeys(texts)]
+
+
+def finding_text(finding: Mapping[str, Any]) -> str:
+    """One quality finding in words: where, what, how many."""
+    at = f"{finding['at']}: " if finding.get("at") else ""
+    return f"{at}{finding['message']} ({finding['code']})"
+
+
+def soft(records: Iterable[Record]) -> list[Record]:
+    """The results that neither passed nor failed."""
+    return [r for r in records if r.get("verdict") in SOFT_VERDICTS]
+
+
+def _entry(record: Record, metric: str) -> Mapping[str, Any]:
+    found = (record.get("values") or {}).get(metric)
+    return found if isinstance(found, Mapping) else {}
+
+
+def _value(record: Record, metric: str) -> float | None:
+    value = _entry(record, metric).get("value")
+    return None if value is None else float(value)
+
+
+def _cell(record: Record, metric: str) -> Cell:
+    value = _value(record, metric)
+    if value is None:
+        return Cell("-")
+    unit = _METRICS[metric].unit
+    if metric == "tflops":
+        return Cell(number(value), _share_of_peak(record))
+    interval = _entry(record, metric).get("interval")
+    detail = show_interval(value, interval, unit) if interval and metric == "step_time" else ""
+    return Cell(show(value, unit), detail)
+
+
+def _share_of_peak(record: Record) -> str:
+    for name in _SHARES:
+        share = _value(record, name)
+        if share is not None:
+            return f"{show(share, 'fraction')} peak"
+    return ""

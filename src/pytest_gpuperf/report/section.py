@@ -1,0 +1,53 @@
+"""The report section of one test: every limit, every measured value, evidence, notes."""
+
+from __future__ import annotations
+
+from gpuperf_analyzers.display import harmless, show, show_interval
+from gpuperf_analyzers.failure_text import evidence_text, limit_text
+from gpuperf_analyzers.metrics import BUILTIN
+from pytest_gpuperf.report.columns import Record, notes_of
+
+_UNITS = {metric.name: metric.unit for metric in BUILTIN}
+
+
+def section_text(record: Record) -> str:
+    """What was measured and judged in one test, as plain text of a line a fact."""
+    lines = [_head(record)]
+    lines += [f"  {j['verdict']:<12} {limit_text(j)}" for j in record.get("limits") or ()]
+    lines += _values(record)
+    evidence = evidence_text(record.get("evidence") or {})
+    if evidence:
+        lines.append(f"  evidence: {evidence}")
+    lines += [f"  note: {note}" for note in notes_of(record)]
+    lines += [f"  trace: {harmless(path, 400)}" for path in record.get("traces") or ()]
+    return "\n".join(lines)
+
+
+def _head(record: Record) -> str:
+    parts = [str(record.get("verdict") or "measured, not judged")]
+    if record.get("device"):
+        parts.append(harmless(record["device"], 80))
+    if (record.get("world_size") or 1) > 1:
+        parts.append(f"{record['world_size']} ranks")
+    samples = record.get("samples_us") or ()
+    if samples:
+        timer = f" by {record['timer']} clock" if record.get("timer") else ""
+        parts.append(f"{len(samples)} samples{timer} after {show(_warmup(record), 'us')} warm-up")
+    return "gpuperf: " + ", ".join(parts)
+
+
+def _warmup(record: Record) -> float:
+    return float(record.get("warmup_us") or 0.0)
+
+
+def _values(record: Record) -> list[str]:
+    lines = []
+    for name, entry in (record.get("values") or {}).items():
+        value, unit = entry.get("value"), entry.get("unit") or _UNITS.get(name, "")
+        if value is None:
+            continue
+        interval = entry.get("interval")
+        sampled = f" (95% CI {show_interval(value, interval, unit)})" if interval else ""
+        at = f" on {harmless(entry['at'], 60)}" if entry.get("at") else ""
+        lines.append(f"  {name} = {show(value, unit)}{sampled}{at}")
+    return lines
