@@ -1,0 +1,91 @@
+"""The program of one rank: load the function, call it, leave its value or its exception."""
+
+from __future__ import annotations
+
+import faulthandler
+import os
+import signal
+import sys
+import threading
+import traceback
+from collections.abc import Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from pytest_gpuperf.ranks.files import RankFiles, write_json
+from pytest_gpuperf.ranks.lifeline import end_group_at_eof, signal_at_parent_death
+from pytest_gpuperf.ranks.outcome import RankContext
+from pytest_gpuperf.ranks.progress import Progress
+from pytest_gpuperf.ranks.target import Target
+
+_PACKAGE = str(Path(__file__).resolve().parent.parent)
+_TEXT_LIMIT = 32 * 1024
+
+
+def main(request: Mapping[str, Any]) -> int:
+    """Run one rank as the supervisor asked; the process's exit status comes back."""
+    signal_at_parent_death(request["supervisor"], signal.SIGKILL)
+    lifeline = os.dup(0)
+    nothing = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(nothing, 0)
+    os.close(nothing)
+    end_group_at_eof(lifeline)
+    files = RankFiles.of(Path(request["workdir"]), request["rank"])
+    _dump_stacks_on_signal(files.stacks)
+    context = RankContext(
+        rank=request["rank"],
+        world_size=request["world_size"],
+        workdir=Path(request["workdir"]),
+        timeout_s=request["timeout_s"],
+        progress=Progress(files.progress),
+    )
+    try:
+        context.progress.stage("loading its function")
+        function = Target.from_json(request["target"]).load()
+        value = function(context, request["payload"])
+        write_json(files.result, {"value": value})
+    except BaseException as error:  # noqa: BLE001 - it is the rank's outcome
+        write_json(files.result, {"error": describe(error)})
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(1)  # threads and atexit handlers that wait for a group that is broken
+    context.progress.stage("ending")
+    return 0
+
+
+def _dump_stacks_on_signal(path: Path) -> None:
+    """Have SIGUSR1 and every fault write the stacks of all threads to `path`."""
+    file = path.open("w")
+    file.write(f"main thread 0x{threading.main_thread().ident:016x}\n")
+    file.flush()
+    faulthandler.enable(file)
+    if hasattr(faulthandler, "register"):
+        faulthandler.register(signal.SIGUSR1, file, all_threads=True)
+
+
+def describe(error: BaseException) -> dict[str, str]:
+    """An exception as the fields of a RankError."""
+    frames = traceback.extract_tb(_without_ours(error.__traceback__))
+    text = "".join(
+        traceback.format_exception(type(error), error, _without_ours(error.__traceback__))
+    )
+    if len(text) > _TEXT_LIMIT:
+        text = f"{text[: _TEXT_LIMIT // 2]}\n[…]\n{text[-_TEXT_LIMIT // 2 :]}"
+    return {
+        "type": type(error).__name__,
+        "message": str(error)[:_TEXT_LIMIT],
+        "traceback": text,
+        "at": f"{frames[-1].filename}:{frames[-1].lineno}" if frames else "",
+    }
+
+
+def _without_ours(trace: TracebackType | None) -> TracebackType | None:
+    """The traceback from the first frame that is not of this package; the whole where none is."""
+    rest = trace
+    while rest is not None:
+        file = rest.tb_frame.f_code.co_filename
+        if not file.startswith(_PACKAGE) and not file.startswith("<frozen importlib"):
+            return rest
+        rest = rest.tb_next
+    return trace

@@ -1,0 +1,137 @@
+"""The caller's side: ask for ranks, wait, and get their outcomes."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from pytest_gpuperf.ranks.files import read_json, tail, write_json
+from pytest_gpuperf.ranks.lifeline import kill_group
+from pytest_gpuperf.ranks.outcome import RankOutcome
+from pytest_gpuperf.ranks.supervisor import BOOT, OUTCOMES, PIDS
+from pytest_gpuperf.ranks.target import Target
+
+_OVERTIME_S = 20.0
+"""What the supervisor may take beyond the time limit, to gather stacks and to clean up."""
+_CANCEL_S = 10.0
+
+
+class LaunchError(RuntimeError):
+    """The ranks could not be supervised at all; what the supervisor said is in the message."""
+
+
+def launch(
+    target: Target,
+    world_size: int,
+    *,
+    payload: Mapping[str, Any],
+    timeout_s: float,
+    workdir: Path,
+    env: Mapping[str, str | None] | None = None,
+) -> list[RankOutcome]:
+    """Call ``target(context, payload)`` in `world_size` processes; one outcome a rank.
+
+    Returns when every rank and everything that a rank started has ended, whichever way. An
+    exception here (Ctrl-C) ends them as well, and so does the death of this process.
+
+    Parameters
+    ----------
+    target
+        A function of a :class:`RankContext` and the payload that returns JSON types.
+    world_size
+        How many processes; ``RANK``, ``LOCAL_RANK``, ``WORLD_SIZE`` and ``LOCAL_WORLD_SIZE`` are
+        set in each.
+    payload
+        JSON types, handed to every rank.
+    timeout_s
+        Time limit in seconds from now until the last rank ends.
+    workdir
+        An empty folder for the launch's files; removed if this process dies meanwhile.
+    env
+        Changes to the environment; None unsets.
+
+    Raises
+    ------
+    ValueError
+        `world_size` or `timeout_s` is not positive.
+    TypeError
+        The payload is not made of JSON types.
+    LaunchError
+        The supervising process failed.
+    """
+    if world_size < 1:
+        raise ValueError(f"world_size is {world_size}: at least one rank is needed")
+    if not timeout_s > 0:
+        raise ValueError(f"timeout is {timeout_s} s: it must be positive")
+    request = workdir / "launch.json"
+    write_json(
+        request,
+        {
+            "parent": os.getpid(),
+            "workdir": str(workdir.resolve()),
+            "world_size": world_size,
+            "timeout_s": timeout_s,
+            "sys_path": _absolute(sys.path),
+            "target": target.to_json(),
+            "payload": dict(payload),
+        },
+    )
+    said = workdir / "supervisor.txt"
+    with said.open("wb") as output:
+        process = subprocess.Popen(
+            [sys.executable, "-c", BOOT, str(request), "supervisor"],
+            stdin=subprocess.PIPE,
+            stdout=output,
+            stderr=output,
+            start_new_session=True,
+            env=_environment(env or {}),
+        )
+    try:
+        process.wait(timeout_s + _OVERTIME_S)
+    except subprocess.TimeoutExpired:
+        raise LaunchError("the process that supervises the ranks does not answer") from None
+    finally:
+        _end(process, workdir)
+    outcomes = read_json(workdir / OUTCOMES)
+    if outcomes is None:
+        raise LaunchError(
+            f"the process that supervises the ranks ended with status {process.returncode}"
+            f" and no outcome: {tail(said, 2000).strip() or 'it said nothing'}"
+        )
+    return [RankOutcome.from_json(raw) for raw in outcomes]
+
+
+def _end(process: subprocess.Popen[bytes], workdir: Path) -> None:
+    """Have the supervisor clean up if it still runs; clean up for it if it cannot."""
+    if process.stdin is not None:
+        process.stdin.close()  # it reads the end of the file and ends every rank
+    try:
+        process.wait(_CANCEL_S)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+    if process.returncode < 0:
+        with suppress(ValueError, TypeError):
+            for pid in read_json(workdir / PIDS) or []:
+                kill_group(int(pid))
+
+
+def _environment(changes: Mapping[str, str | None]) -> dict[str, str]:
+    """Our environment with `changes`, and without a surrounding launcher's view of the ranks."""
+    kept = {k: v for k, v in os.environ.items() if not k.startswith("TORCHELASTIC_")}
+    for name, value in changes.items():
+        if value is None:
+            kept.pop(name, None)
+        else:
+            kept[name] = value
+    return kept
+
+
+def _absolute(paths: list[str]) -> list[str]:
+    """`paths` that mean the same from another folder."""
+    return [str(Path(p).absolute()) for p in paths]
