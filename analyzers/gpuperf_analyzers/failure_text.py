@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from gpuperf_analyzers.display import harmless, show
+from gpuperf_analyzers.display import harmless, show, show_apart, show_interval
 
 _HARD = ("FAIL", "INVALID")
 
@@ -56,15 +56,31 @@ def failure_text(record: Mapping[str, Any]) -> str:
 
 
 def limit_text(judgement: Mapping[str, Any]) -> str:
-    """One judgement in words: ``tflops: achieved 0.310 TFLOPS (95% CI …) < 0.500 required``."""
-    metric = str(judgement["metric"])
+    """One judgement in words: ``achieved 0.31 TFLOPS (95% CI 0.30–0.32) < 0.5 TFLOPS required``."""
+    metric, unit = judgement["metric"], judgement.get("unit") or ""
     where = f" on {harmless(judgement['at'], 60)}" if judgement.get("at") else ""
-    reason = harmless(judgement.get("reason") or judgement["verdict"], 300)
-    if judgement["verdict"] in {"PASS", "FAIL"}:
-        return f"{metric}{where}: {reason}"
-    return (
-        f"{judgement['verdict']} {harmless(judgement.get('text') or metric, 80)}{where}: {reason}"
-    )
+    reason = judgement.get("reason") or ""
+    value, limit = judgement.get("value"), judgement.get("limit")
+    if value is None or limit is None:
+        why = f": {harmless(reason, 200)}" if reason else ""
+        return f"{judgement['verdict']} {harmless(judgement.get('text') or metric, 80)}{where}{why}"
+    shown, required = show_apart(value, limit, unit)
+    interval = judgement.get("interval")
+    sampled = f" (95% CI {show_interval(value, interval, unit)})" if interval else ""
+    name = "achieved" if metric == "tflops" else metric.replace("_", " ")
+    bound = "required" if judgement.get("direction") == "min" else "allowed"
+    sign = _sign(value, limit)
+    text = f"{name} {shown}{sampled}{where} {sign} {required} {bound}"
+    if judgement["verdict"] not in {"FAIL", "PASS"}:
+        text = f"{judgement['verdict']} {text}"
+        text += f": {harmless(reason, 200)}" if reason else ""
+    return text
+
+
+def _sign(value: float, limit: float) -> str:
+    if value == limit:
+        return "="
+    return "<" if value < limit else ">"
 
 
 def evidence_text(evidence: Mapping[str, Any]) -> str:
