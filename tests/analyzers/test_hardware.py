@@ -1,0 +1,125 @@
+"""The table of dense peaks and the rule by which a driver's name finds its entry."""
+
+from __future__ import annotations
+
+import datetime as dt
+
+import pytest
+
+from gpuperf_analyzers.hardware import builtin_peaks, find_peak, peak_tflops
+from gpuperf_analyzers.hookspecs import Peak
+
+DRIVER_NAMES = {
+    # driver's name: dense bf16 (fp16 before Ampere) TFLOPS of the vendor's datasheet
+    "Tesla V100-SXM2-16GB": 125.0,
+    "Tesla V100-SXM2-32GB": 125.0,
+    "Tesla V100-PCIE-16GB": 112.0,
+    "Tesla T4": 65.0,
+    "NVIDIA A100-SXM4-40GB": 312.0,
+    "NVIDIA A100-SXM4-80GB": 312.0,
+    "NVIDIA A100-PCIE-40GB": 312.0,
+    "NVIDIA A100 80GB PCIe": 312.0,
+    "NVIDIA A10": 125.0,
+    "NVIDIA L4": 121.0,
+    "NVIDIA L40S": 362.05,
+    "NVIDIA GeForce RTX 3090": 71.0,
+    "NVIDIA GeForce RTX 4090": 165.2,
+    "NVIDIA GeForce RTX 5090": 209.5,
+    "NVIDIA H100 80GB HBM3": 989.4,
+    "NVIDIA H100 PCIe": 756.0,
+    "NVIDIA H100 NVL": 835.5,
+    "NVIDIA H200": 989.5,
+    "NVIDIA B200": 2250.0,
+    "NVIDIA B300 SXM6 AC": 2250.0,
+    "AMD Instinct MI210": 181.0,
+    "AMD Instinct MI250X": 191.5,
+    "AMD Instinct MI300X": 1307.4,
+    "AMD Instinct MI325X": 1307.4,
+    "AMD Instinct MI355X": 2516.6,
+}
+
+
+@pytest.mark.parametrize(("name", "tflops"), DRIVER_NAMES.items())
+def test_every_promised_device_has_its_dense_16_bit_peak(name: str, tflops: float) -> None:
+    peak = find_peak(name, builtin_peaks())
+    assert peak is not None
+    assert peak_tflops(peak, "bf16" if "bf16" in peak.tflops else "fp16") == tflops
+
+
+@pytest.mark.parametrize("peak", builtin_peaks(), ids=lambda p: p.names[0])
+def test_every_entry_names_its_source_and_a_date_and_has_a_memory_bandwidth_or_says_why(
+    peak: Peak,
+) -> None:
+    assert len(peak.source) > 10
+    assert dt.date.fromisoformat(peak.checked).year >= 2026
+    assert peak.memory_gb_s or "not published" in peak.source
+
+
+@pytest.mark.parametrize(
+    "peak", [p for p in builtin_peaks() if p.details], ids=lambda p: p.names[0]
+)
+def test_the_16_bit_peak_is_units_times_fma_times_clock(peak: Peak) -> None:
+    assert peak.sms is not None
+    fma = peak.details["fp16_fma_per_clock_sm"]
+    by_formula = peak.sms * fma * 2 * peak.details["boost_mhz"] * 1e6 / 1e12
+    # 1.5%: the L40S datasheet gives 362.05 where its published boost clock makes 366.4.
+    assert peak_tflops(peak, "fp16", "fp16") == pytest.approx(by_formula, rel=0.015)
+
+
+def test_figures_are_dense_so_each_narrower_type_doubles_and_none_does_more() -> None:
+    for peak in builtin_peaks():
+        fp16 = peak_tflops(peak, "fp16", "fp16")
+        fp8 = peak_tflops(peak, "fp8", "fp16")
+        assert fp16 is not None
+        if fp8 is not None:
+            assert fp8 == pytest.approx(2 * fp16, rel=0.02), peak.names
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "NVIDIA A100-SXM4-40GB MIG 1g.5gb",
+        "NVIDIA H100 80GB HBM3 MIG 3g.40gb",
+        "NVIDIA GeForce RTX 4090 Laptop GPU",
+        "NVIDIA GeForce RTX 4090 D",
+        "NVIDIA GeForce RTX 3090 Ti",
+        "NVIDIA A10G",
+        "NVIDIA L40",
+        "NVIDIA H100 64GB HBM2",
+        "AMD Instinct MI250X/MI250",
+        "AMD Radeon Graphics",
+        "Quadro GP100",
+        "cpu",
+        "",
+    ],
+)
+def test_a_slice_a_relative_or_an_unknown_device_has_no_peak(name: str) -> None:
+    assert find_peak(name, builtin_peaks()) is None
+
+
+def test_the_longest_prefix_wins_and_a_later_declaration_replaces_ours() -> None:
+    short = Peak(("NVIDIA H200",), {"bf16": 1.0})
+    mine = Peak(("NVIDIA H200 NVL",), {"bf16": 2.0})
+    assert find_peak("NVIDIA H200 NVL", [*builtin_peaks(), short]) != short
+    assert find_peak("NVIDIA H200 NVL", [*builtin_peaks(), mine]) is mine
+    assert find_peak("NVIDIA H200", [*builtin_peaks(), short]) is short
+
+
+def test_a_declared_slice_matches_the_slice() -> None:
+    declared = Peak(("NVIDIA A100-SXM4-40GB MIG 1g",), {"bf16": 44.0})
+    peaks = [*builtin_peaks(), declared]
+    assert find_peak("NVIDIA A100-SXM4-40GB MIG 1g.5gb", peaks) is declared
+
+
+def test_a_device_with_fewer_multiprocessors_than_its_name_says_has_no_peak() -> None:
+    name = "AMD Instinct MI300X"
+    assert find_peak(name, builtin_peaks(), sms=304) is not None
+    assert find_peak(name, builtin_peaks(), sms=38) is None  # one die of eight (CPX mode)
+
+
+def test_a_4090_runs_fp16_at_half_rate_with_the_accumulator_torch_uses() -> None:
+    peak = find_peak("NVIDIA GeForce RTX 4090", builtin_peaks())
+    assert peak is not None
+    assert peak_tflops(peak, "fp16") == 165.2
+    assert peak_tflops(peak, "fp16", "fp16") == 330.3
+    assert peak_tflops(peak, "fp64") is None
