@@ -1,0 +1,56 @@
+"""The command ``gpuperf``: one module a subcommand, imported only when it is the one asked for."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Sequence
+from importlib import import_module
+
+from gpuperf_analyzers._version import __version__
+
+COMMANDS = {
+    "analyze": "the numbers of a trace, or of the traces of several ranks",
+    "check": "judge a trace by limits: exit 0 fine, 1 FAIL or INVALID, 2 unreadable",
+    "metrics": "every metric with unit and formula",
+}
+"""Subcommand to what it does; each is a module of this package with ``run(argv) -> int``."""
+
+_BROKEN_PIPE = 141
+"""What a shell reports for a process that SIGPIPE ended."""
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command and return its exit status: 0 fine, 1 judged red, 2 usage or bad input."""
+    arguments = list(sys.argv[1:] if argv is None else argv)
+    # A name from a trace must not end the program because a terminal cannot show it.
+    for stream in (sys.stdout, sys.stderr):
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="replace")
+    parsed = _parser().parse_args(arguments[:1])
+    command = import_module(f"{__name__}.{parsed.command}")
+    try:
+        status: int = command.run(arguments[1:])
+        sys.stdout.flush()
+    except BrokenPipeError:
+        # The reader (head, less) has gone; the interpreter must not flush into it at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return _BROKEN_PIPE
+    except KeyboardInterrupt:
+        return 130
+    return status
+
+
+def _parser() -> argparse.ArgumentParser:
+    listed = "\n".join(f"  {name:<10} {does}" for name, does in COMMANDS.items())
+    parser = argparse.ArgumentParser(
+        prog="gpuperf",
+        description="Numbers and verdicts from torch.profiler traces.",
+        epilog=f"commands:\n{listed}\n\n`gpuperf COMMAND --help` says more.",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        usage="gpuperf COMMAND [options]",
+    )
+    parser.add_argument("--version", action="version", version=f"gpuperf {__version__}")
+    parser.add_argument("command", choices=COMMANDS, metavar="COMMAND", help=argparse.SUPPRESS)
+    return parser

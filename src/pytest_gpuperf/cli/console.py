@@ -1,0 +1,62 @@
+"""Where the command prints: a console that is plain when piped, and tables that fit it."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Literal
+
+from gpuperf_analyzers.display import harmless
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+PIPED_WIDTH = 100
+"""Columns where nobody said how wide the reader is."""
+
+
+def make_console(*, stderr: bool = False) -> Console:
+    """A console for the standard output: no colour and no escape codes unless it is a terminal.
+
+    The width is the terminal's, ``COLUMNS`` where it is set, else 100.
+    """
+    from rich.console import Console
+
+    plain = Console(stderr=stderr)
+    width = None if plain.is_terminal or os.environ.get("COLUMNS") else PIPED_WIDTH
+    return Console(
+        stderr=stderr, width=width, highlight=False, markup=False, emoji=False, soft_wrap=False
+    )
+
+
+def words(text: object, style: str = "", width: int = 400) -> Text:
+    """`text` as a cell or line: never markup, no control characters."""
+    from rich.text import Text
+
+    return Text(harmless(text, width), style=style)
+
+
+def table(*titles: str, numbers: int | Literal["rest"] = 0, title: str = "") -> Table:
+    """An empty table; its last `numbers` columns (or all but the first) are right-aligned."""
+    from rich import box
+    from rich.table import Table
+
+    made = Table(
+        box=box.SIMPLE_HEAD,
+        show_edge=False,
+        pad_edge=False,
+        padding=(0, 1, 0, 0),
+        title=title or None,
+        title_justify="left",
+    )
+    right = len(titles) - 1 if numbers == "rest" else numbers
+    for index, name in enumerate(titles):
+        is_number = index >= len(titles) - right
+        made.add_column(
+            name,
+            justify="right" if is_number else "left",
+            overflow="fold",
+            no_wrap=is_number,
+        )
+    return made
