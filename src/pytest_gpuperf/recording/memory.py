@@ -1,0 +1,58 @@
+"""Bytes of the tensors that are alive, by storage."""
+
+from __future__ import annotations
+
+import gc
+from typing import TYPE_CHECKING, Any
+
+from pytest_gpuperf.recording.errors import import_torch
+
+if TYPE_CHECKING:
+    import torch
+
+
+def alive_bytes(device: torch.device) -> int:
+    """Bytes held on `device` now.
+
+    On a GPU the allocator knows. On a CPU no one does, so Python's tensors are walked and each
+    storage is counted once, whatever the number of views. Missed: tensors that only C++ holds
+    (what autograd saved for a backward pass still to come), tensors in objects that the program
+    put out of the collector's reach (``gc.freeze``), and memory that is no tensor.
+    """
+    torch = import_torch()
+    if device.type == "cuda":
+        return int(torch.cuda.memory_allocated(device))
+    storages: dict[int, int] = {}
+    for found in gc.get_objects():
+        # isinstance would run the __class__ of proxies and lazy modules.
+        if issubclass(type(found), torch.Tensor):
+            _add(torch, found, storages)
+    return sum(storages.values())
+
+
+def _add(torch: Any, tensor: Any, storages: dict[int, int]) -> None:
+    """Note the storages of `tensor` and of its gradient, if they are in main memory."""
+    try:
+        if tensor.device.type != "cpu":
+            return
+        for part in _dense_parts(torch, tensor):
+            storage = part.untyped_storage()
+            storages[storage.data_ptr()] = storage.nbytes()
+        # A gradient has no Python object of its own until someone asks for it.
+        gradient = tensor.grad if tensor.is_leaf else None
+    except (RuntimeError, NotImplementedError, AttributeError):
+        # Fake, functional and half-built tensors hold no memory and say so in their own ways.
+        return
+    if gradient is not None and gradient is not tensor:
+        _add(torch, gradient, storages)
+
+
+def _dense_parts(torch: Any, tensor: Any) -> tuple[Any, ...]:
+    """The tensors with storage that make up `tensor`."""
+    if tensor.layout == torch.sparse_coo:
+        return (tensor._indices(), tensor._values())  # noqa: SLF001 - the public ones need coalescing
+    if tensor.layout in (torch.sparse_csr, torch.sparse_bsr):
+        return (tensor.crow_indices(), tensor.col_indices(), tensor.values())
+    if tensor.layout in (torch.sparse_csc, torch.sparse_bsc):
+        return (tensor.ccol_indices(), tensor.row_indices(), tensor.values())
+    return (tensor,)

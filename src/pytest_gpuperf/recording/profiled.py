@@ -1,0 +1,148 @@
+"""The second pass: a few steps under torch's profiler, exported as one trace."""
+
+from __future__ import annotations
+
+import gc
+import gzip
+import os
+import shutil
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pytest_gpuperf.recording.errors import RecordingError, import_torch
+
+if TYPE_CHECKING:
+    import torch
+
+    from pytest_gpuperf.recording.sampling import Workload
+
+STEP_NAME = "ProfilerStep"
+METADATA_KEY = "gpuperf"
+
+
+def refuse_active_profiler() -> None:
+    """Raise where a profiler is already at work: ours would end it and leave it without events.
+
+    Raises
+    ------
+    RecordingError
+        A torch profiler records, or a scheduled one is in its warm-up, anywhere in the process.
+    """
+    torch = import_torch()
+    recording = torch.autograd._profiler_enabled()  # noqa: SLF001 - there is no public question
+    # The thread's own flag misses a profiler of another thread; older torch has only that flag.
+    anywhere = getattr(torch.autograd.profiler, "_is_profiler_enabled", False)
+    if recording or anywhere or _warming_up(torch):
+        raise RecordingError(
+            "gpuperf: a torch profiler is already active; a second one would leave it without "
+            "events. Stop it before the measurement, or use --gpuperf-disable."
+        )
+
+
+def _warming_up(torch: Any) -> bool:
+    """Whether a profiler has prepared itself but not begun to record."""
+    warmup = torch.profiler.ProfilerAction.WARMUP
+    return any(
+        issubclass(type(found), torch.profiler.profile)
+        and getattr(found, "step_rec_fn", None) is not None
+        and getattr(found, "current_action", None) == warmup
+        for found in gc.get_objects()
+    )
+
+
+def profile_steps(
+    workload: Workload,
+    *,
+    device: torch.device,
+    steps: int,
+    metadata: Callable[[], str],
+    path: Path,
+    barrier: Callable[[], None],
+) -> None:
+    """Run one unrecorded and `steps` recorded steps, and write the trace to `path`.
+
+    Parameters
+    ----------
+    workload
+        What a step is. Its setup and teardown run between the step spans.
+    metadata
+        Called once, right before recording begins; the JSON text that the trace carries under
+        ``gpuperf``.
+    path
+        ``.json`` or ``.json.gz``; it appears whole or not at all.
+    barrier
+        Called before recording begins, so that the ranks' traces begin together.
+    """
+    torch = import_torch()
+    activities = [torch.profiler.ProfilerActivity.CPU]
+    if device.type == "cuda":
+        activities.append(torch.profiler.ProfilerActivity.CUDA)
+    complete = False
+
+    def export(profiler: Any) -> None:
+        # Also called when the workload raised halfway: then there is nothing worth keeping.
+        if complete:
+            with _written_whole(path) as temporary:
+                profiler.export_chrome_trace(str(temporary))
+
+    schedule = torch.profiler.schedule(wait=0, warmup=1, active=steps, repeat=1)
+    profiler = torch.profiler.profile(
+        activities=activities,
+        schedule=schedule,
+        on_trace_ready=export,
+        record_shapes=True,
+        profile_memory=True,
+    )
+    # Step spans are our own, so that setup and teardown stay outside them.
+    profiler.record_steps = False
+    with profiler:
+        workload()
+        _synchronize(torch, device)
+        barrier()
+        profiler.preset_metadata_json(METADATA_KEY, metadata())
+        profiler.step()
+        for number in range(1, steps + 1):
+            _annotated_step(torch, workload, number)
+            if number == steps:
+                _synchronize(torch, device)
+                complete = True
+            profiler.step()
+    if not path.is_file():
+        raise RecordingError(f"gpuperf: the profiler ended without a trace for {path}")
+
+
+def _annotated_step(torch: Any, workload: Workload, number: int) -> None:
+    """One step in a span of the name that torch's own schedule gives."""
+    if workload.setup is not None:
+        workload.setup()
+    with torch.profiler.record_function(f"{STEP_NAME}#{number}"):
+        workload.step()
+    if workload.teardown is not None:
+        workload.teardown()
+
+
+def _synchronize(torch: Any, device: torch.device) -> None:
+    """Let a GPU finish, so that no kernel's launch and run fall on two sides of a boundary."""
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
+
+
+@contextmanager
+def _written_whole(path: Path) -> Iterator[Path]:
+    """A temporary file that is compressed (for ``.gz``) and renamed to `path` after the block."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    plain = path.with_name(f".{path.name}.{os.getpid()}.tmp.json")
+    packed = plain.with_suffix(".gz")
+    try:
+        yield plain
+        if path.suffix == ".gz":
+            with plain.open("rb") as source, gzip.open(packed, "wb", compresslevel=4) as target:
+                shutil.copyfileobj(source, target, 1 << 20)
+            packed.replace(path)
+        else:
+            plain.replace(path)
+    finally:
+        plain.unlink(missing_ok=True)
+        packed.unlink(missing_ok=True)

@@ -1,0 +1,208 @@
+"""Warm-up by time, then samples in rounds until the median is known well enough.
+
+Every count that depends on time is decided by rank 0 and shared between rounds
+(:mod:`.coordination`), so that all ranks call the workload equally often.
+"""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Callable
+from dataclasses import dataclass
+from itertools import repeat
+from time import perf_counter
+from typing import TYPE_CHECKING
+
+from pytest_gpuperf.recording.coordination import Coordinator, share_count
+
+if TYPE_CHECKING:
+    from pytest_gpuperf.recording.options import Options
+    from pytest_gpuperf.recording.regions import RegionLog
+    from pytest_gpuperf.recording.timers import Timer
+
+_WARMUP_ROUNDS = 8
+_SAMPLE_ROUNDS = 16
+_ROUND_LIMIT = 256
+_DRIFT = 0.05
+
+
+@dataclass(frozen=True, slots=True)
+class Workload:
+    """One call of the workload, with what happens before and after it outside the clock."""
+
+    step: Callable[[], object]
+    setup: Callable[[], object] | None = None
+    teardown: Callable[[], object] | None = None
+
+    @property
+    def plain(self) -> bool:
+        """Whether calls can follow each other directly."""
+        return self.setup is None and self.teardown is None
+
+    def __call__(self) -> object:
+        """One untimed call, set up and torn down."""
+        if self.setup is not None:
+            self.setup()
+        value = self.step()
+        if self.teardown is not None:
+            self.teardown()
+        return value
+
+
+@dataclass(frozen=True, slots=True)
+class Warmup:
+    """What was spent before the first sample, and what it told of the workload."""
+
+    calls: int
+    elapsed_us: float
+    call_us: float
+    """Time of one call in the last round, setup and teardown included."""
+    steady: bool
+    """False where calls were still getting faster when twice the time was spent."""
+
+
+def warm_up(workload: Workload, timer: Timer, seconds: float, coordinator: Coordinator) -> Warmup:
+    """Call `workload` for `seconds`, for up to twice as long while it still gets faster.
+
+    At least one call is made. Rounds grow as the workload is known better; the time of a round
+    against the one before tells whether it is steady (5%).
+    """
+    calls, size = 0, 1
+    rates: list[float] = []
+    begin = perf_counter()
+    while size:
+        start = perf_counter()
+        for _ in repeat(None, size):
+            workload()
+        timer.synchronize()
+        now = perf_counter()
+        calls += size
+        rates.append((now - start) / size)
+        left = seconds * (1 if _steady(rates) else 2) - (now - begin)
+        wanted = max(1.0, seconds / _WARMUP_ROUNDS / max(rates[-1], 1e-9)) if left > 0 else 0.0
+        size = share_count(coordinator, wanted)
+    elapsed = perf_counter() - begin
+    return Warmup(calls, elapsed * 1e6, rates[-1] * 1e6, _steady(rates))
+
+
+def _steady(rates: list[float]) -> bool:
+    """Whether the last round was not much faster than the one before; one round cannot tell."""
+    return len(rates) < 2 or rates[-1] > rates[-2] * (1 - _DRIFT)
+
+
+@dataclass(frozen=True, slots=True)
+class Samples:
+    """Every sample taken, in order, and why there are no more."""
+
+    us: tuple[float, ...]
+    stop: str
+    """``interval``, ``max_time`` or ``samples``."""
+    calls_per_sample: int
+
+
+class Sampling:
+    """Takes the samples of one workload; one instance a recording."""
+
+    def __init__(
+        self,
+        workload: Workload,
+        timer: Timer,
+        options: Options,
+        coordinator: Coordinator,
+        regions: RegionLog,
+        decided: Callable[[tuple[float, ...]], bool] | None = None,
+    ) -> None:
+        self._workload = workload
+        self._timer = timer
+        self._options = options
+        self._coordinator = coordinator
+        self._regions = regions
+        self._decided = decided
+        self._calls = 1
+
+    def run(self, call_us: float) -> Samples:
+        """Sample until the stop rule of :meth:`_next_round` holds.
+
+        Parameters
+        ----------
+        call_us
+            Time of one warmed-up call.
+        """
+        if self._workload.plain:
+            # Short calls are timed together; a sample is their mean.
+            wanted = max(1.0, self._timer.batch_us / max(call_us, 1e-3))
+            self._calls = share_count(self._coordinator, wanted)
+        samples: list[float] = []
+        begin = perf_counter()
+        sample_s = max(call_us * self._calls, 1e-3) / 1e6
+        self._regions.timing = True
+        try:
+            while True:
+                stop, wanted = self._next_round(samples, perf_counter() - begin, sample_s)
+                size = share_count(self._coordinator, wanted)
+                if not size:
+                    return Samples(tuple(samples), stop, self._calls)
+                start = perf_counter()
+                samples += self._round(size)
+                sample_s = (perf_counter() - start) / size
+                gc.collect()
+        finally:
+            self._regions.timing = False
+
+    def _next_round(
+        self, samples: list[float], spent_s: float, sample_s: float
+    ) -> tuple[str, float]:
+        """Why to stop, or "" and how many samples to take next (rank 0's opinion).
+
+        Sampling ends at the first of: the 95% interval of the median is within
+        ``interval_target`` and `decided`, where given, agrees; ``max_time_s`` is spent;
+        ``max_samples`` are taken. `decided` never ends sampling by itself: stopping at the
+        first interval that happens to miss a limit would make false alarms likelier.
+        """
+        options = self._options
+        missing = options.min_samples - len(samples)
+        if missing > 0 and spent_s >= options.max_time_s:
+            return "", 1
+        if missing <= 0:
+            if self._narrow(samples) and (self._decided is None or self._decided(tuple(samples))):
+                return "interval", 0
+            if spent_s >= options.max_time_s:
+                return "max_time", 0
+        if len(samples) >= options.max_samples:
+            return "samples", 0
+        wanted = max(1.0, options.max_time_s / _SAMPLE_ROUNDS / sample_s)
+        return "", min(wanted, _ROUND_LIMIT, options.max_samples - len(samples))
+
+    def _narrow(self, samples: list[float]) -> bool:
+        """Whether the median's interval is within the target."""
+        from gpuperf_analyzers.stats import median, median_interval
+
+        interval = median_interval(samples)
+        if interval is None:
+            return False
+        return (interval[1] - interval[0]) / 2 <= self._options.interval_target * median(samples)
+
+    def _round(self, size: int) -> list[float]:
+        """`size` samples in µs a call."""
+        workload, timer, calls = self._workload, self._timer, self._calls
+        step, setup, teardown = workload.step, workload.setup, workload.teardown
+        regions = self._regions
+        if timer.primed:
+            regions.timing = False
+            workload()
+            regions.timing = True
+        marks = []
+        for index in range(size):
+            regions.sample = index
+            if setup is not None:
+                setup()
+            start = timer.mark()
+            for _ in repeat(None, calls):
+                step()
+            end = timer.mark()
+            if teardown is not None:
+                teardown()
+            marks.append((start, end))
+        timer.synchronize()
+        regions.flush(calls)
+        return [timer.elapsed_us(start, end) / calls for start, end in marks]
