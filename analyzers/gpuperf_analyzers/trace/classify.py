@@ -1,0 +1,129 @@
+"""Which devices a trace shows, and which of their kernels are communication."""
+
+from __future__ import annotations
+
+import re
+from typing import Literal
+
+import numpy as np
+
+from gpuperf_analyzers.config import Config
+from gpuperf_analyzers.hookspecs import CommClassifier
+from gpuperf_analyzers.trace.model import GPU_ACTIVITY, Bool, Category, Finding, Trace
+
+Device = int | Literal["cpu"]
+
+_ACCELERATOR = (
+    *GPU_ACTIVITY,
+    Category.RUNTIME,
+    Category.DRIVER,
+    Category.GPU_USER_ANNOTATION,
+    Category.SYNC,
+    Category.MTIA,
+    Category.COUNTER_RANGE,
+)
+
+_LIBRARIES = re.compile(r"nccl|rccl|hccl|nvshmem|deep_?ep\b|deep_ep|mscclpp", re.IGNORECASE)
+# Reductions inside a block or warp carry "AllReduce" in their names too, so custom collectives
+# are told by the whole of their kernels' names.
+_CUSTOM = re.compile(
+    r"multimem_(all|reduce)|(one|two)_?shot_?all_?reduce|cross_device_reduce"
+    r"|allreduce_fusion_kernel|allreduce_prototype",
+    re.IGNORECASE,
+)
+
+
+def is_library_collective(name: str) -> bool:
+    """Kernels of NCCL, RCCL, HCCL, NVSHMEM, DeepEP and MSCCL++."""
+    return _LIBRARIES.search(name) is not None
+
+
+def is_custom_collective(name: str) -> bool:
+    """All-reduce kernels of PyTorch's symmetric memory and of inference engines."""
+    return _CUSTOM.search(name) is not None
+
+
+BUILTIN_CLASSIFIERS: tuple[CommClassifier, ...] = (is_library_collective, is_custom_collective)
+
+
+def comm_mask(trace: Trace, config: Config) -> Bool:
+    """Mask over events: GPU kernels that are communication, by the classifiers of `config`."""
+    cached = trace.memo.get("comm_mask")
+    if cached is not None and cached[0] == config.comm_classifiers:
+        mask: Bool = cached[1]
+        return mask
+    events = trace.events
+    kernel = events.cat == Category.KERNEL
+    verdict = np.zeros(len(trace.strings), dtype=np.bool_)
+    for name in np.unique(events.name[kernel]):
+        text = trace.strings[name]
+        verdict[name] = any(classify(text) for classify in config.comm_classifiers)
+    mask = kernel.copy()
+    mask[kernel] = verdict[events.name[kernel]]
+    trace.memo["comm_mask"] = (config.comm_classifiers, mask)
+    return mask
+
+
+def devices(trace: Trace) -> tuple[Device, ...]:
+    """GPUs with activity, ascending; ``("cpu",)`` where nothing points to an accelerator.
+
+    Empty where there is nothing to analyze; :func:`device_findings` says why.
+    """
+    events = trace.events
+    gpu = np.isin(events.cat, np.array(GPU_ACTIVITY, dtype=np.int8))
+    if gpu.any():
+        return tuple(int(d) for d in np.unique(events.device[gpu]))
+    if accelerator_signs(trace):
+        return ()
+    if np.any(events.cat == Category.CPU_OP):
+        return ("cpu",)
+    return ()
+
+
+def accelerator_signs(trace: Trace) -> tuple[str, ...]:
+    """What in the trace says that an accelerator was in use, in words; empty on a CPU run."""
+    signs: list[str] = []
+    present = np.unique(trace.events.cat)
+    signs += [f"{c.name.lower()} events" for c in _ACCELERATOR if int(c) in present]
+    if any(s.startswith("nccl:") for s in trace.strings):
+        signs.append("nccl spans")
+    if trace.device_properties:
+        signs.append("device properties")
+    return tuple(signs)
+
+
+def device_findings(trace: Trace) -> tuple[Finding, ...]:
+    """Why there is no device to analyze; empty where there is one."""
+    if devices(trace):
+        return ()
+    signs = accelerator_signs(trace)
+    if np.any(trace.events.cat == Category.MTIA):
+        count = int((trace.events.cat == Category.MTIA).sum())
+        return (
+            Finding(
+                "unsupported-device",
+                "an MTIA trace: not supported yet",
+                count,
+                example="mtia events",
+            ),
+        )
+    if signs:
+        return (
+            Finding(
+                "no-gpu-events",
+                "an accelerator was in use, but the trace has no GPU activity: record with "
+                "ProfilerActivity.CUDA",
+                example=", ".join(signs),
+            ),
+        )
+    return (Finding("no-events", "the trace has no CPU ops and no GPU activity"),)
+
+
+def device_name(trace: Trace, device: Device) -> str:
+    """The driver's name of `device` as the trace gives it, ``cpu``, or "" where it does not."""
+    if device == "cpu":
+        return "cpu"
+    for properties in trace.device_properties:
+        if properties.get("id") == device:
+            return str(properties.get("name", ""))
+    return ""
