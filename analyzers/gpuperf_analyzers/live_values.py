@@ -1,0 +1,147 @@
+"""The values that only a live run knows, made from its block in the trace.
+
+Where a trace carries such a block, these stand in place of what the events say: they were
+measured with the profiler off.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+from gpuperf_analyzers.hardware import find_peak, peak_tflops
+from gpuperf_analyzers.hookspecs import Peak
+from gpuperf_analyzers.live_block import LiveBlock
+from gpuperf_analyzers.metrics import Value, absent
+from gpuperf_analyzers.stats import median_value, quantile, quantile_interval
+
+SOURCE = "timed with the profiler off"
+_US = 1e6
+
+
+def live_values(
+    block: LiveBlock,
+    *,
+    peaks: Iterable[Peak],
+    growth_bytes: float | None = None,
+    recomputation: str | None = None,
+    sms: int | None = None,
+) -> dict[str, Value]:
+    """Values by metric that the block decides; a metric that it says nothing of is left out.
+
+    Parameters
+    ----------
+    block
+        The live run's own measurements.
+    peaks
+        Dense peaks to look the device up in; a CPU's are in the block.
+    growth_bytes
+        Largest growth of allocated memory in the trace's events, None where it has none.
+    recomputation
+        Why executed FLOPs are more than the model's (activation checkpointing was seen), None
+        where nothing speaks for it.
+    sms
+        Multiprocessors of the device, which tell a partition from the whole.
+    """
+    values = [*_times(block), *_flop_rates(block, peaks, recomputation, sms)]
+    values += [*_memory(block, growth_bytes), *_telemetry(block)]
+    return {value.name: value for value in values}
+
+
+def _times(block: LiveBlock) -> Iterator[Value]:
+    samples = block.samples_us
+    if not samples:
+        return
+    source = f"{SOURCE}, {block.timer} clock"
+    yield median_value("step_time", samples, source)
+    yield Value(
+        "step_time_p99", quantile(samples, 0.99), quantile_interval(samples, 0.99), len(samples),
+        source,
+    )  # fmt: skip
+    if block.items is None:
+        yield absent("throughput", "no items= or tokens= declared for a step")
+    elif min(samples) > 0:
+        rates = [block.items * _US / us for us in samples]
+        yield median_value("throughput", rates, f"{block.items_unit}, {source}")
+
+
+def _flop_rates(
+    block: LiveBlock, peaks: Iterable[Peak], recomputation: str | None, sms: int | None
+) -> Iterator[Value]:
+    if not block.flops:
+        reason = block.flops_source or "no FLOPs were counted"
+        yield from (absent(name, reason) for name in ("flops", "tflops", "hfu"))
+        if not block.model_flops:
+            yield absent("mfu", reason)
+            return
+    else:
+        yield Value("flops", float(block.flops), source=block.flops_source)
+        if block.samples_us and min(block.samples_us) > 0:
+            rates = [block.flops / us / _US for us in block.samples_us]
+            yield median_value("tflops", rates, f"{block.flops_source}, {SOURCE}")
+    ideal = _ideal_us(block, peaks, sms)
+    declared = block.flops_source == "declared"
+    yield _share("hfu", block, "FLOPs were declared, not counted" if declared else ideal)
+    if block.model_flops is None and recomputation is not None:
+        yield absent("mfu", f"{recomputation}: declare the model's FLOPs with flops=")
+    else:
+        yield _share("mfu", block, ideal)
+
+
+def _share(name: str, block: LiveBlock, ideal_us: float | str) -> Value:
+    """Share of the peak over the samples, or its absence where `ideal_us` is a reason."""
+    if isinstance(ideal_us, str):
+        return absent(name, ideal_us)
+    if not block.samples_us or min(block.samples_us) <= 0:
+        return absent(name, "no samples were timed")
+    peak = "measured peak" if block.device_type == "cpu" else "dense peak from the table"
+    shares = [ideal_us / us for us in block.samples_us]
+    return median_value(name, shares, f"{block.flops_source} over the {peak}, {SOURCE}")
+
+
+def _ideal_us(block: LiveBlock, peaks: Iterable[Peak], sms: int | None) -> float | str:
+    """Time of the FLOPs at the peak of each one's dtype, µs; or the reason that none is known."""
+    if not block.flops_by_dtype:
+        return "the dtype of the FLOPs is not known: say dtype="
+    found: Mapping[str, float] = block.peak_tflops
+    where = "no peak was measured on this CPU"
+    if block.device_type != "cpu":
+        peak = find_peak(block.device, peaks, sms=sms)
+        if peak is None:
+            return undeclared_peak(block.device)
+        found = {d: t for d in block.flops_by_dtype if (t := peak_tflops(peak, d)) is not None}
+        where = f"no dense peak of {block.device} is known"
+    ideal = 0.0
+    for dtype, flops in block.flops_by_dtype.items():
+        tflops = found.get(dtype)
+        if not tflops:
+            return f"{where} for {dtype}"
+        ideal += flops / (tflops * _US)
+    return ideal
+
+
+def undeclared_peak(device: str) -> str:
+    """Why there is no share of peak for an unknown `device`, and the mend."""
+    return (
+        f"no dense peak of {device!r} is known: declare one with the hook gpuperf_peaks "
+        "(gpuperf_analyzers.hookspecs.Peak)"
+    )
+
+
+def _memory(block: LiveBlock, growth_bytes: float | None) -> Iterator[Value]:
+    if block.peak_bytes is not None:
+        yield Value("peak_memory", float(block.peak_bytes), source="the allocator's own peak")
+    elif block.alive_bytes is None:
+        yield absent("peak_memory", "the bytes alive at the start were not counted")
+    elif growth_bytes is None:
+        yield absent("peak_memory", "the trace has no memory events (profile_memory=True)")
+    else:
+        total = block.alive_bytes + growth_bytes
+        yield Value("peak_memory", total, source="alive at the start + growth in the trace")
+
+
+def _telemetry(block: LiveBlock) -> Iterator[Value]:
+    for name, summary in block.telemetry.items():
+        if "value" in summary:
+            bounds: Sequence[str] = [f"{k} {summary[k]:g}" for k in ("min", "max") if k in summary]
+            source = ", ".join(["NVML", *bounds])
+            yield Value(name, summary["value"], n=int(summary.get("n", 1)), source=source)
