@@ -1,13 +1,12 @@
 """One bucket for all gradients: the all-reduce starts when the backward pass has ended."""
 
 import pytest
+import torch
+from torch import nn
+from torch.nn.parallel import DistributedDataParallel
 
 
-def make_step(rank, world_size):
-    import torch
-    from torch import nn
-    from torch.nn.parallel import DistributedDataParallel
-
+def make_step(rank, world_size):  # noqa: ARG001 - every make_step takes both
     torch.manual_seed(0)
     device = torch.device("cuda", rank) if torch.cuda.is_available() else torch.device("cpu")
     layers = [nn.Sequential(nn.Linear(512, 512), nn.ReLU()) for _ in range(8)]

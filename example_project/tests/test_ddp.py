@@ -1,14 +1,13 @@
 """Data parallel on two processes: does the all-reduce still hide behind the backward pass?"""
 
 import pytest
+import torch
+from torch import nn
+from torch.nn.parallel import DistributedDataParallel
 
 
-def make_step(rank, world_size):
+def make_step(rank, world_size):  # noqa: ARG001 - every make_step takes both
     """One rank's training step: layers large enough that there is something to hide behind."""
-    import torch
-    from torch import nn
-    from torch.nn.parallel import DistributedDataParallel
-
     torch.manual_seed(0)
     device = torch.device("cuda", rank) if torch.cuda.is_available() else torch.device("cpu")
     layers = [nn.Sequential(nn.Linear(512, 512), nn.ReLU()) for _ in range(8)]
