@@ -1,0 +1,135 @@
+"""Matrix products: 2·M·N·K for each, a multiply-add being 2 FLOP."""
+
+from __future__ import annotations
+
+from math import prod
+
+from gpuperf_analyzers.flop_formulas.arguments import Shape, dtype_of, element_size, shape
+from gpuperf_analyzers.hookspecs import FlopFormula, OpCall
+
+
+def matrix_product(op: str, first: int = 0) -> FlopFormula:
+    """``[M, K] @ [K, N]``, the operands being arguments `first` and `first` + 1."""
+
+    def operands(call: OpCall) -> tuple[Shape, Shape] | None:
+        a, b = shape(call, first, 2), shape(call, first + 1, 2)
+        return (a, b) if a and b and a[1] == b[0] else None
+
+    def count(call: OpCall) -> int | None:
+        found = operands(call)
+        if found is None:
+            return None
+        (m, k), (_, n) = found
+        return 2 * m * n * k * _packing(call)
+
+    def moved(call: OpCall) -> int | None:
+        found = operands(call)
+        if found is None:
+            return None
+        (m, k), (_, n) = found
+        return _traffic(call, first, m * k, k * n, m * n)
+
+    return FlopFormula(op, count, "2·M·N·K", moved)
+
+
+def batched_product(op: str, first: int = 0) -> FlopFormula:
+    """``[B, M, K] @ [B, K, N]``."""
+
+    def operands(call: OpCall) -> tuple[Shape, Shape] | None:
+        a, b = shape(call, first, 3), shape(call, first + 1, 3)
+        return (a, b) if a and b and a[0] == b[0] and a[2] == b[1] else None
+
+    def count(call: OpCall) -> int | None:
+        found = operands(call)
+        if found is None:
+            return None
+        (batch, m, k), (_, _, n) = found
+        return 2 * batch * m * n * k
+
+    def moved(call: OpCall) -> int | None:
+        found = operands(call)
+        if found is None:
+            return None
+        (batch, m, k), (_, _, n) = found
+        return _traffic(call, first, batch * m * k, batch * k * n, batch * m * n)
+
+    return FlopFormula(op, count, "2·B·M·N·K", moved)
+
+
+def linear_layer(op: str) -> FlopFormula:
+    """``x[…, K] @ weight[N, K]ᵀ``; a bias is not counted."""
+
+    def operands(call: OpCall) -> tuple[Shape, Shape] | None:
+        x, weight = shape(call, 0), shape(call, 1, 2)
+        return (x, weight) if x and weight and x[-1] == weight[1] else None
+
+    def count(call: OpCall) -> int | None:
+        found = operands(call)
+        return None if found is None else 2 * prod(found[0]) * found[1][0]
+
+    def moved(call: OpCall) -> int | None:
+        found = operands(call)
+        if found is None:
+            return None
+        x, (n, k) = found
+        return _traffic(call, 0, prod(x), n * k, prod(x[:-1]) * n)
+
+    return FlopFormula(op, count, "2·M·N·K", moved)
+
+
+def grouped_product(op: str) -> FlopFormula:
+    """Products of groups, as in a mixture of experts; offsets say where each group ends.
+
+    ``[M, K] @ [G, K, N]`` splits the rows among the groups, ``[G, M, K] @ [K, N]`` the columns,
+    ``[M, K] @ [K, N]`` the inner dimension: 2·M·N·K whatever the split, all of it used.
+    ``[G, M, K] @ [G, K, N]`` is a batched product.
+    """
+
+    def count(call: OpCall) -> int | None:
+        a, b = shape(call, 0, 2, 3), shape(call, 1, 2, 3)
+        if a is None or b is None or a[-1] != b[-2]:
+            return None
+        groups = 1
+        if len(a) == len(b) == 3:
+            if a[0] != b[0]:
+                return None
+            groups = a[0]
+        return 2 * groups * a[-2] * a[-1] * b[-1] * _packing(call)
+
+    return FlopFormula(op, count, "2·M·N·K over all groups")
+
+
+def _packing(call: OpCall) -> int:
+    """Values that one element of the inner dimension holds."""
+    return 2 if dtype_of(call) == "fp4" else 1
+
+
+def _traffic(call: OpCall, first: int, a: int, b: int, out: int) -> int | None:
+    """Bytes of each operand read once and the result, of the first operand's type, written once.
+
+    None for types of a byte or less: their result has another type, which is not recorded.
+    """
+    size_a, size_b = element_size(call, first), element_size(call, first + 1)
+    if size_a is None or size_b is None or size_a < 2:
+        return None
+    return size_a * (a + out) + size_b * b
+
+
+GEMM: tuple[FlopFormula, ...] = (
+    matrix_product("aten::mm"),
+    matrix_product("aten::_int_mm"),
+    matrix_product("aten::_scaled_mm"),
+    matrix_product("aten::_scaled_mm_v2"),
+    matrix_product("aten::addmm", 1),
+    matrix_product("aten::addmm_", 1),
+    matrix_product("aten::_addmm_activation", 1),
+    batched_product("aten::bmm"),
+    batched_product("aten::baddbmm", 1),
+    batched_product("aten::baddbmm_", 1),
+    linear_layer("aten::linear"),
+    linear_layer("aten::mkldnn_linear"),
+    linear_layer("vllm::rocm_unquantized_gemm"),
+    grouped_product("aten::_grouped_mm"),
+    grouped_product("aten::_scaled_grouped_mm"),
+    grouped_product("aten::_scaled_grouped_mm_v2"),
+)
