@@ -1,0 +1,154 @@
+"""What one rank of ``gpuperf.ddp`` does: join the group, build the step, record it.
+
+Runs in the rank's own process. Beside the group that the workload uses there is always a gloo
+group of ours: counts are agreed and ranks are lined up on it, between the timed parts, without
+touching the workload's communicator.
+"""
+
+from __future__ import annotations
+
+import base64
+import pickle
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+from pytest_gpuperf.ranks import RankContext, Target
+
+if TYPE_CHECKING:
+    import torch
+
+    from pytest_gpuperf.ranks.progress import Progress
+
+_MARGIN = timedelta(seconds=60)
+"""A collective may wait for longer than the launch may last: the launcher says who hangs."""
+
+
+@dataclass(frozen=True, slots=True)
+class GroupCoordinator:
+    """Ranks that agree through a process group of their own.
+
+    Attributes
+    ----------
+    rank, world_size
+        Which of how many.
+    group
+        A gloo group of all ranks.
+    """
+
+    rank: int
+    world_size: int
+    group: Any
+
+    def agree(self, flag: bool, /) -> bool:
+        """Rank 0's `flag`, on every rank."""
+        import torch
+        import torch.distributed as dist
+
+        shared = torch.tensor([flag], dtype=torch.uint8)
+        dist.broadcast(shared, src=0, group=self.group)
+        return bool(shared.item())
+
+    def barrier(self) -> None:
+        """Return once every rank has called it."""
+        import torch.distributed as dist
+
+        dist.barrier(group=self.group)
+
+
+def measure_rank(context: RankContext, payload: Mapping[str, Any]) -> dict[str, Any]:
+    """Record this rank's step; the path of its trace, its live block and region limits come back.
+
+    Raises
+    ------
+    TypeError
+        ``make_step`` returned something that cannot be called.
+    """
+    progress = context.progress
+    progress.stage("importing torch")
+    import torch.distributed as dist
+
+    device = _own_device(context, payload)
+    progress.stage("joining the process group")
+    dist.init_process_group(
+        payload["backend"],
+        init_method=f"file://{context.workdir / 'rendezvous'}",
+        rank=context.rank,
+        world_size=context.world_size,
+        timeout=timedelta(seconds=context.timeout_s) + _MARGIN,
+    )
+    control = dist.new_group(backend="gloo")
+    progress.stage("loading make_step")
+    make_step = Target.from_json(payload["make_step"]).load()
+    progress.stage("in make_step")
+    step = made_step(make_step, context.rank, context.world_size)
+    progress.stage("in the step")
+    from pytest_gpuperf.recording import record
+
+    recorded = record(
+        _counted(step, progress),
+        device=device,
+        options=_unpickled(payload["options"]),
+        trace_path=context.workdir / f"rank{context.rank}.pt.trace.json.gz",
+        name=payload["name"],
+        coordinator=GroupCoordinator(context.rank, context.world_size, control),
+        decided=_unpickled(payload["decided"]),
+    )
+    progress.stage("leaving the process group")
+    dist.barrier(group=control)
+    dist.destroy_process_group()
+    return {
+        "trace": str(recorded.trace_path),
+        "block": recorded.block.to_json(),
+        "region_limits": {name: dict(limits) for name, limits in recorded.region_limits.items()},
+    }
+
+
+def made_step(
+    make_step: Callable[[int, int], Any], rank: int, world_size: int
+) -> Callable[[], Any]:
+    """The step that ``make_step`` makes for `rank`.
+
+    Raises
+    ------
+    TypeError
+        What it returned cannot be called.
+    """
+    step = make_step(rank, world_size)
+    if not callable(step):
+        raise TypeError(
+            f"gpuperf.ddp: make_step(rank, world_size) must return the step, a function without "
+            f"arguments; on rank {rank} it returned {type(step).__name__}"
+        )
+    checked: Callable[[], Any] = step
+    return checked
+
+
+def _own_device(context: RankContext, payload: Mapping[str, Any]) -> torch.device:
+    """The device of this rank, made the current one, with its share of CPU threads."""
+    import torch
+
+    torch.set_num_threads(payload["threads"])
+    if payload["device_type"] != "cuda":
+        return torch.device("cpu")
+    device = torch.device("cuda", context.rank % payload["gpus"])
+    torch.cuda.set_device(device)
+    return device
+
+
+def _counted(step: Callable[[], Any], progress: Progress) -> Callable[[], Any]:
+    """`step` that tells when it begins and ends: two stores a call, for the message of a hang."""
+
+    def counted() -> Any:
+        progress.begin()
+        value = step()
+        progress.end()
+        return value
+
+    return counted
+
+
+def _unpickled(text: str) -> Any:
+    """What the launching process pickled for us; it came through a folder of our own."""
+    return pickle.loads(base64.b64decode(text))  # noqa: S301 - written by our own parent
