@@ -62,7 +62,11 @@ def _gpu(trace: Trace, device: int, config: Config) -> Activity:
     here = np.isin(e.cat, np.array(GPU_ACTIVITY, dtype=np.int8)) & (e.device == device)
     kernel = here & (e.cat == Category.KERNEL)
     comm = kernel & comm_mask(trace, config)
-    parts = [np.flatnonzero(m) for m in (kernel & ~comm, comm, here & ~kernel)]
+    parts = (
+        np.flatnonzero(kernel & ~comm),
+        np.flatnonzero(comm),
+        np.flatnonzero(here & ~kernel),
+    )
     compute, communication, memory = (_union(trace, rows) for rows in parts)
     return _activity(trace, device, parts, compute, communication, memory)
 
@@ -89,7 +93,7 @@ def _cpu(trace: Trace) -> Activity:
     return _activity(
         trace,
         "cpu",
-        [compute_rows, comm_rows, nothing],
+        (compute_rows, comm_rows, nothing),
         intervals.join(*threads),
         _union(trace, comm_rows),
         intervals.empty(),
@@ -114,7 +118,7 @@ def _union(trace: Trace, rows: I64) -> Spans:
 def _activity(
     trace: Trace,
     device: Device,
-    parts: list[I64],
+    parts: tuple[I64, I64, I64],
     compute: Spans,
     comm: Spans,
     memory: Spans,
