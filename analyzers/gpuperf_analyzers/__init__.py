@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING, Any
 from gpuperf_analyzers._version import __version__
 
 if TYPE_CHECKING:
-    from gpuperf_analyzers.analysis import Analysis, SetAnalysis, analyze, analyze_set
+    from gpuperf_analyzers.analysis import Analysis, analyze
     from gpuperf_analyzers.config import Config
     from gpuperf_analyzers.limits import Limit, Verdict, judge, parse_limits
     from gpuperf_analyzers.metrics import Metric, Value
     from gpuperf_analyzers.registry import load_config
+    from gpuperf_analyzers.set_analysis import SetAnalysis, analyze_set
     from gpuperf_analyzers.trace import Trace, TraceError, TraceSet, read_trace, read_traces
 
 _HOME = {
@@ -23,14 +24,14 @@ _HOME = {
     "Config": "config",
     "Limit": "limits",
     "Metric": "metrics",
-    "SetAnalysis": "analysis",
+    "SetAnalysis": "set_analysis",
     "Trace": "trace",
     "TraceError": "trace",
     "TraceSet": "trace",
     "Value": "metrics",
     "Verdict": "limits",
     "analyze": "analysis",
-    "analyze_set": "analysis",
+    "analyze_set": "set_analysis",
     "judge": "limits",
     "load_config": "registry",
     "parse_limits": "limits",

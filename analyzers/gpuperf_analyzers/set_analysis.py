@@ -1,0 +1,140 @@
+"""Several ranks' traces as one: each rank's analysis, the worst of each metric, and the spread."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
+
+from gpuperf_analyzers.analysis import Analysis, analyze, finding_json, invalid_metrics
+from gpuperf_analyzers.combining import Spread, spread_of, values_json, worst_of
+from gpuperf_analyzers.config import Config
+from gpuperf_analyzers.live_block import LiveBlock
+from gpuperf_analyzers.metrics import Metric, Value
+from gpuperf_analyzers.registry import load_config
+from gpuperf_analyzers.trace.model import Finding, TraceSet
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+@dataclass(frozen=True, slots=True)
+class SetAnalysis:
+    """The ranks of one run.
+
+    Attributes
+    ----------
+    ranks
+        Each trace's analysis, in the order of the set.
+    values
+        One value a metric: the worst rank's, named in ``at``.
+    spread
+        Mean, extremes and worst rank of each metric that a rank has.
+    findings
+        Of the set itself (ranks missing, duplicate, clock skew) and of each rank.
+    invalid
+        Metrics that must not be judged, with the reason.
+    failed
+        Files that could not be read, with the line that says why.
+    rank_source
+        Where the ranks' numbers came from.
+    """
+
+    ranks: tuple[Analysis, ...]
+    metrics: Mapping[str, Metric]
+    values: Mapping[str, Value]
+    spread: Mapping[str, Spread]
+    findings: tuple[Finding, ...]
+    invalid: Mapping[str, str]
+    failed: Mapping[str, str]
+    rank_source: str
+
+    @property
+    def device_name(self) -> str:
+        """The driver's name of the first rank's device."""
+        return next((r.device_name for r in self.ranks if r.device_name), "")
+
+    @property
+    def device_type(self) -> str:
+        """``cpu`` or ``cuda``, as the first rank with a device has it."""
+        return next((r.device_type for r in self.ranks if r.device_type), "")
+
+    @property
+    def block(self) -> LiveBlock | None:
+        """The live block of the first rank that has one."""
+        return next((r.block for r in self.ranks if r.block is not None), None)
+
+    def to_frame(self) -> pd.DataFrame:
+        """One row a rank, a column a metric that some rank has."""
+        import pandas as pd
+
+        rows = [
+            {"rank": r.rank, "path": r.path, **{name: r.values[name].value for name in self.spread}}
+            for r in self.ranks
+        ]
+        return pd.DataFrame(rows)
+
+    def to_json(self) -> dict[str, Any]:
+        """The set and every rank, as plain JSON types."""
+        return {
+            "device_name": self.device_name,
+            "device_type": self.device_type,
+            "world_size": len(self.ranks),
+            "rank_source": self.rank_source,
+            "values": values_json(self.values, self.metrics),
+            "spread": {name: asdict(spread) for name, spread in self.spread.items()},
+            "findings": [finding_json(f) for f in self.findings],
+            "invalid": dict(self.invalid),
+            "failed": dict(self.failed),
+            "ranks": [r.to_json() for r in self.ranks],
+        }
+
+
+def analyze_set(traces: TraceSet, config: Config | None = None) -> SetAnalysis:
+    """Every rank analyzed, and the set judged by its worst.
+
+    The set may be of one trace: it is that rank then.
+    """
+    config = config or load_config()
+    ranks = tuple(analyze(trace, config) for trace in traces.traces)
+    labels = rank_labels(ranks)
+    of_ranks = tuple(
+        Finding(f.code, f.message, f.count, f.example, f.invalidates, _joined(label, f.at))
+        for label, rank in zip(labels, ranks, strict=True)
+        for f in rank.findings
+    )
+    findings = (*traces.findings, *of_ranks)
+    parts = {
+        name: [(label, rank.values[name]) for label, rank in zip(labels, ranks, strict=True)]
+        for name in config.metrics
+    }
+    values = {name: worst_of(config.metrics[name], parts[name]) for name in config.metrics}
+    spread = {
+        name: found
+        for name in config.metrics
+        if (found := spread_of(config.metrics[name], parts[name])) is not None
+    }
+    return SetAnalysis(
+        ranks=ranks,
+        metrics=config.metrics,
+        values=values,
+        spread=spread,
+        findings=findings,
+        invalid=invalid_metrics(findings),
+        failed=dict(traces.failed),
+        rank_source=traces.rank_source,
+    )
+
+
+def rank_labels(ranks: tuple[Analysis, ...]) -> tuple[str, ...]:
+    """``rank 3`` of each; the file's name where ranks are unknown or not distinct; "" for one."""
+    if len(ranks) == 1:
+        return ("",)
+    named = tuple(r.label for r in ranks)
+    if all(named) and len(set(named)) == len(named):
+        return named
+    return tuple(r.path.rsplit("/", 1)[-1] for r in ranks)
+
+
+def _joined(label: str, at: str) -> str:
+    return ", ".join(text for text in (label, at) if text)
