@@ -1,0 +1,418 @@
+"""Decoded events into columns: blocks of arrays that become the model's at the end."""
+
+from __future__ import annotations
+
+from collections import Counter as Tally
+from collections.abc import Callable, Iterable, Sequence
+from itertools import compress
+from operator import attrgetter
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from msgspec import Raw
+
+from gpuperf_analyzers.trace import schema
+from gpuperf_analyzers.trace.interning import Categories, Strings, Tracks
+from gpuperf_analyzers.trace.model import I64, Bool, Category, CollectiveArgs
+from gpuperf_analyzers.trace.times import (
+    floats,
+    nanoseconds,
+    nanoseconds_from_digits,
+    needs_digits,
+)
+
+OPEN = -1
+"""Duration of a begun event whose end is not seen yet."""
+
+_GPU = (Category.KERNEL, Category.MEMCPY, Category.MEMSET)
+_PLACED = (*_GPU, Category.SYNC)
+_SHAPED = (Category.CPU_OP, Category.USER_ANNOTATION)
+_JOINED = (
+    *_PLACED,
+    *_SHAPED,
+    Category.RUNTIME,
+    Category.DRIVER,
+    Category.MTIA,
+    Category.GPU_USER_ANNOTATION,
+)
+_UNSIGNED_NONE = 2**32 - 1
+"""A stream of -1 as CUPTI's unsigned 32-bit number."""
+
+_INT_COLUMNS = {
+    "correlation": _JOINED,
+    "external_id": _JOINED,
+    "device": _PLACED,
+    "stream": _PLACED,
+    "bytes": (Category.MEMCPY, Category.MEMSET),
+    "sequence": _SHAPED,
+    "fwd_thread": _SHAPED,
+}
+_RAW_COLUMNS = ("dims", "dtypes", "concrete", "strides")
+
+
+class DigitsNeeded(Exception):  # noqa: N818  # a signal to decode once more, not an error
+    """Times of this block lost digits as floats."""
+
+
+def _mask(categories: Iterable[Category]) -> Bool:
+    table = np.zeros(len(Category), dtype=np.bool_)
+    table[[int(c) for c in categories]] = True
+    return table
+
+
+_MASKS = {group: _mask(group) for group in {*_INT_COLUMNS.values()}}
+_KERNEL = _mask((Category.KERNEL,))
+
+
+def whole(value: Any) -> int:
+    """`value` as an int64, -1 where it is none: numbers, and strings of numbers in any base."""
+    try:
+        number = int(value, 0) if isinstance(value, str) else int(value)
+    except (TypeError, ValueError, OverflowError):
+        return -1
+    return number if -(2**63) <= number < 2**63 else -1
+
+
+def wholes(values: Iterable[Any], count: int) -> I64:
+    """`values` as int64; -1 where one is not a whole number that fits."""
+    values = list(values)
+    try:
+        return np.fromiter(values, np.int64, count)
+    except (TypeError, ValueError, OverflowError):
+        return np.fromiter(map(whole, values), np.int64, count)
+
+
+class EventColumns:
+    """The growing columns of one trace."""
+
+    def __init__(self) -> None:
+        self.strings = Strings()
+        self.tracks = Tracks()
+        self.categories = Categories()
+        self.phases: Tally[str] = Tally()
+        self.exact = False
+        self.rows = 0
+        self.parts: dict[str, list[npt.NDArray[Any]]] = {}
+        self.kernel_parts: dict[str, list[npt.NDArray[Any]]] = {}
+        self.memory_parts: dict[str, list[npt.NDArray[Any]]] = {}
+        self.counter_rows: list[tuple[int, int, int, float]] = []
+        self.collectives: list[CollectiveArgs] = []
+        self.ends: list[tuple[int, int, int]] = []
+        self.process_names: dict[int | str, str] = {}
+        self.thread_names: dict[tuple[int | str, int | str], str] = {}
+        self.without_dur = 0
+        self.negative_dur = 0
+        self.bad_times = 0
+        self.bad_time_example = ""
+        self.unfinished: list[str] = []
+        self.has_begins = False
+
+    # ------------------------------------------------------------------ one block
+    def add(self, events: Sequence[Any]) -> None:
+        """Append decoded events.
+
+        Raises
+        ------
+        DigitsNeeded
+            The times are absolute with fractions and were decoded as floats: nothing was
+            added; decode with digits and set ``exact``.
+        """
+        kinds = Tally(map(type, events))
+        if not self.exact:
+            self._refuse_lost_digits(events)
+        for kind, count in kinds.items():
+            self.phases[schema.PHASE_OF[kind]] += count
+        if kinds.keys() <= _ONLY_COUNTED:
+            return
+        if schema.Begin in kinds or schema.End in kinds:
+            self._note_ends(events)
+            rows = [e for e in events if type(e) in (schema.Complete, schema.Begin)]
+            self.has_begins = True
+        elif len(kinds) == 1:
+            rows = list(events)
+        else:
+            rows = [e for e in events if type(e) is schema.Complete]
+        if rows and type(rows[0]) in (schema.Complete, schema.Begin):
+            self._add_rows(rows)
+        for kind, handler in (
+            (schema.Instant, self._add_instants),
+            (schema.OldInstant, self._add_instants),
+            (schema.Counter, self._add_counters),
+            (schema.Meta, self._add_meta),
+        ):
+            if kind in kinds:
+                handler([e for e in events if type(e) is kind])
+
+    def _refuse_lost_digits(self, events: Sequence[Any]) -> None:
+        values = [e.ts for e in events if type(e) in _TIMED and e.ts is not None]
+        if values and needs_digits(values, floats(values)):
+            raise DigitsNeeded
+
+    def _times(self, events: Sequence[Any]) -> tuple[I64, Bool]:
+        values: list[Any] = [e.ts for e in events]
+        if self.exact:
+            return nanoseconds_from_digits(
+                [bytes(v) if isinstance(v, Raw) else b"" for v in values]
+            )
+        return nanoseconds(floats(values))
+
+    def _durations(self, events: Sequence[Any]) -> I64:
+        us = floats([e.dur for e in events])
+        if np.isnan(us).any():
+            for i in np.flatnonzero(np.isnan(us)).tolist():
+                self.without_dur += type(events[i]) is schema.Complete
+            us = np.nan_to_num(us, nan=0.0)
+        ns, good = nanoseconds(us)
+        wrong = (ns < 0) | ~good
+        if wrong.any():
+            self.negative_dur += int(wrong.sum())
+            ns[wrong] = 0
+        return ns
+
+    def _add_rows(self, rows: list[Any]) -> None:
+        ts, good = self._times(rows)
+        if not good.all():
+            bad = np.flatnonzero(~good).tolist()
+            self.bad_times += len(bad)
+            self.bad_time_example = self.bad_time_example or str(rows[bad[0]].name)
+            rows, ts = list(compress(rows, good.tolist())), ts[good]
+        n = len(rows)
+        if not n:
+            return
+        dur = self._durations(rows)
+        if self.has_begins:
+            begun = [type(e) is schema.Begin for e in rows]
+            dur[np.array(begun)] = OPEN
+        cat = self.categories.codes([e.cat for e in rows])
+        put = self._put
+        put("ts", ts)
+        put("dur", dur)
+        put("cat", cat)
+        put("name", self.strings.texts([e.name for e in rows]))
+        put("track", self.tracks.ids([e.pid for e in rows], [e.tid for e in rows]))
+        self._add_args(rows, [e.args for e in rows], cat)
+        self.rows += n
+
+    def _put(self, name: str, values: npt.NDArray[Any]) -> None:
+        self.parts.setdefault(name, []).append(values)
+
+    # ------------------------------------------------------------------ arguments
+    def _add_args(self, rows: list[Any], args: list[Any], cat: npt.NDArray[np.int8]) -> None:
+        n = len(rows)
+        if set(map(type, args)) != {schema.Args}:
+            args = [a if type(a) is schema.Args else schema.NO_ARGS for a in args]
+        chosen = {group: _select(table[cat], args) for group, table in _MASKS.items()}
+        for name, group in _INT_COLUMNS.items():
+            at, some = chosen[group]
+            column = np.full(n, -1, dtype=np.int64)
+            if some:
+                column[at] = _INT_GETTERS[name](some)
+            self._put(name, column)
+        at, some = chosen[_PLACED]
+        if some:
+            self._place(rows, cat, at)
+        at, some = chosen[_SHAPED]
+        for name in _RAW_COLUMNS:
+            ids = np.full(n, -1, dtype=np.int32)
+            if some:
+                ids[at] = self.strings.raws(map(attrgetter(name), some), len(some))
+            self._put(name, ids)
+        if some and (old := [a.dims_old for a in some]) and any(map(bytes, old)):
+            ids = self.strings.raws(old, len(old))
+            dims = self.parts["dims"][-1]
+            dims[at] = np.where(ids >= 0, ids, dims[at])
+        at, some = _select(_KERNEL[cat], args)
+        if some:
+            self._add_kernels(some, at)
+        self._add_rare(rows, args)
+
+    def _place(self, rows: list[Any], cat: npt.NDArray[np.int8], at: I64) -> None:
+        """Device and stream of GPU activity whose arguments do not give them: its pid and tid."""
+        device, stream = self.parts["device"][-1], self.parts["stream"][-1]
+        for column, attribute in ((device, "pid"), (stream, "tid")):
+            for i in at[column[at] == -1].tolist():
+                if cat[i] != Category.SYNC:
+                    column[i] = _number_in(getattr(rows[i], attribute))
+        stream[stream == _UNSIGNED_NONE] = -1
+
+    def _add_kernels(self, some: list[Any], at: I64) -> None:
+        n = len(some)
+        columns: dict[str, npt.NDArray[Any]] = {
+            "row": at + self.rows,
+            "grid": _triples([a.grid for a in some]),
+            "block": _triples([a.block for a in some]),
+            "blocks_per_sm": floats([a.blocks_per_sm for a in some]).astype(np.float32),
+            "warps_per_sm": floats([a.warps_per_sm for a in some]).astype(np.float32),
+            "occupancy": (floats([a.occupancy for a in some]) / 100).astype(np.float32),
+            "registers": wholes([a.registers for a in some], n).astype(np.int32),
+            "shared_memory": wholes([a.shared_memory for a in some], n),
+            "graph_id": wholes([a.graph for a in some], n),
+            "graph_node_id": wholes([a.graph_node for a in some], n),
+        }
+        for name, values in columns.items():
+            self.kernel_parts.setdefault(name, []).append(values)
+
+    def _add_rare(self, rows: list[Any], args: list[Any]) -> None:
+        if not all([a.finished is True for a in args]):
+            self.unfinished += [
+                str(e.name) for e, a in zip(rows, args, strict=True) if _is_false(a.finished)
+            ]
+        if any([a.collective is not None for a in args]):
+            self.collectives += [
+                _collective(self.rows + i, a)
+                for i, a in enumerate(args)
+                if a.collective is not None
+            ]
+
+    # ------------------------------------------------------------------ other phases
+    def _note_ends(self, events: Sequence[Any]) -> None:
+        row = self.rows
+        for e in events:
+            if type(e) is schema.End:
+                ts, good = self._times([e])
+                if good[0]:
+                    track = int(self.tracks.ids([e.pid], [e.tid])[0])
+                    self.ends.append((int(ts[0]), row, track))
+                else:
+                    self.bad_times += 1
+            elif type(e) in (schema.Complete, schema.Begin):
+                row += 1
+
+    def _add_instants(self, instants: list[Any]) -> None:
+        some = [e for e in instants if e.name == "[memory]" and type(e.args) is schema.MemoryArgs]
+        if not some:
+            return
+        ts, good = self._times(some)
+        if not good.all():
+            self.bad_times += int((~good).sum())
+            some, ts = list(compress(some, good.tolist())), ts[good]
+        args, n = [e.args for e in some], len(some)
+        columns = {
+            "ts": ts,
+            "track": self.tracks.ids([e.pid for e in some], [e.tid for e in some]),
+            "bytes": wholes([0 if a.bytes is None else a.bytes for a in args], n),
+            "address": np.fromiter((_bits(a.address) for a in args), np.int64, n),
+            "total_allocated": wholes([a.total_allocated for a in args], n),
+            "total_reserved": wholes([a.total_reserved for a in args], n),
+            "device_type": wholes([a.device_type for a in args], n).astype(np.int32),
+            "device": wholes([a.device for a in args], n).astype(np.int32),
+        }
+        for name, values in columns.items():
+            self.memory_parts.setdefault(name, []).append(values)
+
+    def _add_counters(self, counters: list[Any]) -> None:
+        ts, good = self._times(counters)
+        names = self.strings.texts([e.name for e in counters])
+        for i, event in enumerate(counters):
+            if not good[i]:
+                self.bad_times += 1
+            elif isinstance(event.args, dict):
+                for key, value in event.args.items():
+                    number = floats([value])[0] if not isinstance(value, bool) else np.nan
+                    if np.isfinite(number):
+                        ids = self.strings.texts([key])
+                        self.counter_rows.append(
+                            (int(ts[i]), int(names[i]), int(ids[0]), float(number))
+                        )
+
+    def _add_meta(self, metas: list[Any]) -> None:
+        for e in metas:
+            label = e.args.get("name") if isinstance(e.args, dict) else None
+            if label is None:
+                continue
+            if e.name == "process_name":
+                self.process_names[self.tracks.key(e.pid)] = str(label)
+            elif e.name == "thread_name":
+                self.thread_names[self.tracks.key(e.pid), self.tracks.key(e.tid)] = str(label)
+
+
+_TIMED = frozenset(
+    (schema.Complete, schema.Begin, schema.End, schema.Instant, schema.OldInstant, schema.Counter)
+)
+_ONLY_COUNTED = frozenset(schema.PHASE_OF) - _TIMED - {schema.Meta}
+
+
+def _select(mask: Bool, values: list[Any]) -> tuple[I64, list[Any]]:
+    at = np.flatnonzero(mask)
+    if len(at) == len(values):
+        return at, values
+    return at, list(compress(values, mask.tolist()))
+
+
+def _getter(attribute: str) -> Callable[[list[Any]], I64]:
+    get = attrgetter(attribute)
+    return lambda some: wholes(map(get, some), len(some))
+
+
+def _external(some: list[Any]) -> I64:
+    new = wholes([a.external for a in some], len(some))
+    if (new == -1).any():
+        old = wholes([a.external_old for a in some], len(some))
+        new = np.where(new == -1, old, new)
+    return new
+
+
+_INT_GETTERS: dict[str, Callable[[list[Any]], I64]] = {
+    name: _external if name == "external_id" else _getter(name) for name in _INT_COLUMNS
+}
+
+
+def _triples(values: list[Any]) -> I64:
+    """Grids or blocks as (n, 3); -1 where one is not three whole numbers."""
+    try:
+        flat = np.array(values, dtype=np.int64)
+        if flat.shape == (len(values), 3):
+            return flat
+    except (TypeError, ValueError, OverflowError):
+        pass
+    rows = [
+        [whole(x) for x in v] if isinstance(v, list) and len(v) == 3 else [-1, -1, -1]
+        for v in values
+    ]
+    return np.array(rows, dtype=np.int64).reshape(len(values), 3)
+
+
+def _number_in(value: Any) -> int:
+    """The number in a pid or tid: itself, or the digits of ``stream 7``."""
+    if isinstance(value, str):
+        return whole(value.rsplit(" ", 1)[-1])
+    return whole(value)
+
+
+def _bits(value: Any) -> int:
+    """The bit pattern of an unsigned 64-bit address as an int64."""
+    if isinstance(value, int) and 2**63 <= value < 2**64:
+        return value - 2**64
+    return whole(value)
+
+
+def _is_false(value: Any) -> bool:
+    return value is False or (isinstance(value, str) and value.lower() == "false")
+
+
+def _text(value: Any) -> str:
+    return "" if value is None else str(value)
+
+
+def _optional(value: Any) -> int | None:
+    return None if value is None or (number := whole(value)) == -1 else number
+
+
+def _collective(row: int, a: schema.Args) -> CollectiveArgs:
+    return CollectiveArgs(
+        row=row,
+        name=_text(a.collective),
+        in_elements=_optional(a.in_elements),
+        out_elements=_optional(a.out_elements),
+        dtype=_text(a.dtype),
+        group_size=_optional(a.group_size),
+        group_name=_text(a.group_name),
+        group_description=_text(a.group_description),
+        group_ranks=_text(a.group_ranks),
+        sequence=_optional(a.collective_sequence),
+        in_split=_text(a.in_split),
+        out_split=_text(a.out_split),
+        source_rank=_optional(a.source_rank),
+        destination_rank=_optional(a.destination_rank),
+    )

@@ -1,0 +1,131 @@
+"""Strings, categories and tracks as small integers: each distinct one kept once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+
+from gpuperf_analyzers.trace.model import I8, I32, Category
+
+
+class _Ids(dict[Any, int]):
+    """A dict whose missing keys get the next id; a hit costs no Python call."""
+
+    def __init__(self, values: list[str]) -> None:
+        super().__init__()
+        self._values = values
+
+    def __missing__(self, key: Any) -> int:
+        if isinstance(key, str):
+            self._values.append(key)
+            self[key] = new = len(self._values) - 1
+        elif isinstance(key, bytes):
+            self[key] = new = self[key.decode("utf-8", "replace")] if key else -1
+        else:
+            self[key] = new = -1 if key is None else self[str(key)]
+        return new
+
+
+class Strings:
+    """Interned strings; ids index :attr:`values`, -1 is absent."""
+
+    def __init__(self) -> None:
+        self.values: list[str] = []
+        self._ids = _Ids(self.values)
+
+    def texts(self, values: list[Any]) -> I32:
+        """Ids of decoded JSON values; None is absent, what is not a string becomes one."""
+        try:
+            return np.fromiter(map(self._ids.__getitem__, values), np.int32, len(values))
+        except TypeError:  # a list or dict where a name belongs
+            texts = [v if isinstance(v, str) or v is None else str(v) for v in values]
+            return np.fromiter(map(self._ids.__getitem__, texts), np.int32, len(texts))
+
+    def raws(self, values: Iterable[Any], count: int) -> I32:
+        """Ids of raw JSON texts; an empty one is absent."""
+        return np.fromiter(map(self._ids.__getitem__, map(bytes, values)), np.int32, count)
+
+
+_CATEGORY = {
+    "kernel": Category.KERNEL,
+    "concurrent_kernel": Category.KERNEL,
+    "memcpy": Category.MEMCPY,
+    "gpu_memcpy": Category.MEMCPY,
+    "memset": Category.MEMSET,
+    "gpu_memset": Category.MEMSET,
+    "cpu_op": Category.CPU_OP,
+    "operator": Category.CPU_OP,
+    "user_annotation": Category.USER_ANNOTATION,
+    "gpu_user_annotation": Category.GPU_USER_ANNOTATION,
+    "python_function": Category.PYTHON_FUNCTION,
+    "cuda_sync": Category.SYNC,
+    "overhead": Category.OVERHEAD,
+    "trace": Category.SPAN,
+    "runtime": Category.RUNTIME,
+    "driver": Category.DRIVER,
+    "cuda_profiler_range": Category.COUNTER_RANGE,
+}
+
+
+def category(cat: object) -> Category:
+    """The kind of an event from its ``cat``, case-insensitively."""
+    name = str(cat).lower()
+    if name.startswith("mtia"):
+        return Category.MTIA
+    if name.endswith("_runtime"):
+        return Category.RUNTIME
+    if name.endswith("_driver"):
+        return Category.DRIVER
+    return _CATEGORY.get(name, Category.OTHER)
+
+
+class Categories(dict[Any, int]):
+    """Category codes by ``cat``, each spelling looked at once."""
+
+    def __missing__(self, key: Any) -> int:
+        self[key] = code = int(category(key))
+        return code
+
+    def codes(self, values: list[Any]) -> I8:
+        """Codes of decoded ``cat`` fields."""
+        try:
+            return np.fromiter(map(self.__getitem__, values), np.int8, len(values))
+        except TypeError:  # unhashable: not a category
+            return np.fromiter(map(category, values), np.int8, len(values))
+
+
+class Tracks(dict[Any, int]):
+    """Ids of (pid, tid); :attr:`values` lists them."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.values: list[tuple[int | str, int | str]] = []
+
+    def __missing__(self, key: tuple[Any, Any]) -> int:
+        clean = (self.key(key[0]), self.key(key[1]))
+        if clean in self:
+            return self[clean]
+        self.values.append(clean)
+        self[clean] = new = len(self.values) - 1
+        return new
+
+    @staticmethod
+    def key(value: Any) -> int | str:
+        """A pid or tid as the model holds it."""
+        if isinstance(value, bool | float) and value == int(value):
+            return int(value)
+        if isinstance(value, int | str):
+            return value
+        return "" if value is None else str(value)
+
+    def ids(self, pids: list[Any], tids: list[Any]) -> I32:
+        """Track ids of decoded pid and tid fields."""
+        try:
+            return np.fromiter(
+                map(self.__getitem__, zip(pids, tids, strict=True)), np.int32, len(pids)
+            )
+        except TypeError:  # a list or dict where a number belongs
+            pairs = [(self.key(p), self.key(t)) for p, t in zip(pids, tids, strict=True)]
+            return np.fromiter(map(self.__getitem__, pairs), np.int32, len(pairs))

@@ -1,0 +1,157 @@
+"""One file into one :class:`~gpuperf_analyzers.trace.model.Trace`."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import IO, Any
+
+from gpuperf_analyzers.trace.assemble import Assembled, assemble
+from gpuperf_analyzers.trace.blocks import EventList
+from gpuperf_analyzers.trace.bounds import DEFAULT_BOUNDS, Bounds
+from gpuperf_analyzers.trace.columns import EventColumns, whole
+from gpuperf_analyzers.trace.containers import Unpacked
+from gpuperf_analyzers.trace.damage import FROM_EVENTS, Damage
+from gpuperf_analyzers.trace.metadata import read_head, read_tail
+from gpuperf_analyzers.trace.model import Finding, Trace, TraceError
+from gpuperf_analyzers.trace.text import Text
+
+READER_VERSION = 1
+"""Goes up when the same file gives other columns: it is part of the cache's key."""
+
+
+def read_trace(
+    path: str | os.PathLike[str], *, salvage: bool = True, bounds: Bounds = DEFAULT_BOUNDS
+) -> Trace:
+    """Read a Kineto trace: JSON, plain or packed, streamed into columns.
+
+    Parameters
+    ----------
+    path
+        The file.
+    salvage
+        Keep what a broken file still holds, with a finding that names the byte and the reason.
+        Otherwise the first thing broken raises.
+    bounds
+        What the file may cost.
+
+    Raises
+    ------
+    TraceError
+        Not readable, not a trace, out of bounds, or broken with ``salvage=False``: one line
+        that names the file and the mend.
+    """
+    name = os.fspath(path)
+    try:
+        with Path(name).open("rb") as file:
+            return read_open(file, name, salvage=salvage, bounds=bounds)
+    except IsADirectoryError:
+        raise TraceError(f"{name}: a folder: read_traces reads the traces in it") from None
+    except OSError as error:
+        raise TraceError(f"{name}: {error.strerror or error}") from None
+
+
+def read_open(
+    file: IO[bytes], name: str, *, salvage: bool = True, bounds: Bounds = DEFAULT_BOUNDS
+) -> Trace:
+    """As :func:`read_trace`, from an open binary file that can seek."""
+    damage = Damage(name, salvage)
+    columns = EventColumns()
+    text = Text(Unpacked(file, name, bounds))
+    head = read_head(text, bounds, damage)
+    metadata = dict(head.metadata)
+    rest = EventList(text, columns, bounds, damage).read(head.pending, is_object=head.is_object)
+    if rest is not None:
+        metadata |= read_tail(rest, text, bounds, damage, is_object=head.is_object)
+    assembled = assemble(columns)
+    findings = damage.findings(sum(columns.phases.values()))
+    findings += _column_findings(columns, assembled.unmatched)
+    return _trace(name, columns, assembled, metadata, tuple(findings))
+
+
+def _trace(
+    name: str,
+    columns: EventColumns,
+    assembled: Assembled,
+    metadata: Mapping[str, Any],
+    findings: tuple[Finding, ...],
+) -> Trace:
+    base = whole(metadata.get("baseTimeNanoseconds"))
+    info = metadata.get("distributedInfo")
+    info = info if isinstance(info, dict) else {}
+    properties = metadata.get("deviceProperties")
+    return Trace(
+        path=name,
+        start_ns=assembled.start_ns + max(base, 0),
+        strings=tuple(columns.strings.values),
+        tracks=tuple(columns.tracks.values),
+        events=assembled.events,
+        kernel_args=assembled.kernel_args,
+        collective_args=assembled.collective_args,
+        memory=assembled.memory,
+        counters=assembled.counters,
+        phases=dict(columns.phases),
+        metadata=metadata,
+        process_names=columns.process_names,
+        thread_names=columns.thread_names,
+        rank=_count(info.get("rank")),
+        world_size=_count(info.get("world_size")),
+        device_properties=tuple(
+            p for p in (properties if isinstance(properties, list) else ()) if isinstance(p, dict)
+        ),
+        findings=findings,
+    )
+
+
+def _count(value: Any) -> int | None:
+    return None if (number := whole(value)) < 0 else number
+
+
+def _column_findings(columns: EventColumns, unmatched: int) -> list[Finding]:
+    found = []
+    if columns.without_dur:
+        found.append(
+            Finding(
+                "missing-dur",
+                f"{columns.without_dur} complete events have no duration; taken as 0",
+                columns.without_dur,
+            )
+        )
+    if columns.negative_dur:
+        found.append(
+            Finding(
+                "bad-duration",
+                f"{columns.negative_dur} events have a negative or impossible duration; taken as 0",
+                columns.negative_dur,
+                invalidates=FROM_EVENTS,
+            )
+        )
+    if columns.bad_times:
+        found.append(
+            Finding(
+                "bad-time",
+                f"{columns.bad_times} events have no usable time and were left out",
+                columns.bad_times,
+                example=columns.bad_time_example,
+                invalidates=FROM_EVENTS,
+            )
+        )
+    if unmatched:
+        found.append(
+            Finding(
+                "unmatched-begin-end",
+                f"{unmatched} begin or end events have no counterpart and were left out",
+                unmatched,
+            )
+        )
+    if columns.unfinished:
+        found.append(
+            Finding(
+                "unfinished-annotation",
+                f"{len(columns.unfinished)} annotations were still open when the profiler stopped",
+                len(columns.unfinished),
+                example=columns.unfinished[0],
+            )
+        )
+    return found
