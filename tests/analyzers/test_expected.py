@@ -40,7 +40,8 @@ def test_the_timeline_of_a_real_trace_is_exact_to_the_nanosecond(
     trace = read_trace(shared_traces / file)
     want = EXPECTED[file]
     assert {str(d) for d in devices(trace)} == set(want["devices"])
-    assert bool(device_findings(trace)) == (not want["devices"])
+    why = {f.code for f in device_findings(trace)} - {"old-memory-category"}
+    assert bool(why) == (not want["devices"])
     assert [trace.name_of(r) for r in host_steps(trace)] == want["steps"]
     for device in devices(trace):
         expected = want["devices"][str(device)]

@@ -21,6 +21,7 @@ _ACCELERATOR = (
     Category.SYNC,
     Category.MTIA,
     Category.COUNTER_RANGE,
+    Category.OLD_MEMORY,
 )
 
 _LIBRARIES = re.compile(r"nccl|rccl|hccl|nvshmem|deep_?ep\b|deep_ep|mscclpp", re.IGNORECASE)
@@ -93,30 +94,36 @@ def accelerator_signs(trace: Trace) -> tuple[str, ...]:
 
 
 def device_findings(trace: Trace) -> tuple[Finding, ...]:
-    """Why there is no device to analyze; empty where there is one."""
-    if devices(trace):
-        return ()
-    signs = accelerator_signs(trace)
+    """Why there is no device to analyze, and what looks like activity of one but is not."""
+    old = int((trace.events.cat == Category.OLD_MEMORY).sum())
+    found: list[Finding] = []
+    if old:
+        found.append(
+            Finding(
+                "old-memory-category",
+                "copies and fills of the categories Memcpy and Memset (profilers of 2021) are in "
+                "no time: the definition names gpu_memcpy and gpu_memset",
+                old,
+                example="Memcpy",
+            )
+        )
+    return tuple(found) if devices(trace) else (*found, _no_device(trace))
+
+
+def _no_device(trace: Trace) -> Finding:
+    """Why there is nothing to analyze."""
     if np.any(trace.events.cat == Category.MTIA):
         count = int((trace.events.cat == Category.MTIA).sum())
-        return (
-            Finding(
-                "unsupported-device",
-                "an MTIA trace: not supported yet",
-                count,
-                example="mtia events",
-            ),
-        )
+        return Finding("unsupported-device", "an MTIA trace: not supported yet", count)
+    signs = accelerator_signs(trace)
     if signs:
-        return (
-            Finding(
-                "no-gpu-events",
-                "an accelerator was in use, but the trace has no GPU activity: record with "
-                "ProfilerActivity.CUDA",
-                example=", ".join(signs),
-            ),
+        return Finding(
+            "no-gpu-events",
+            "an accelerator was in use, but the trace has no GPU activity: record with "
+            "ProfilerActivity.CUDA",
+            example=", ".join(signs),
         )
-    return (Finding("no-events", "the trace has no CPU ops and no GPU activity"),)
+    return Finding("no-events", "the trace has no CPU ops and no GPU activity")
 
 
 def device_name(trace: Trace, device: Device) -> str:

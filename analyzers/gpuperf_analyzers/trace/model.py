@@ -55,6 +55,8 @@ class Category(IntEnum):
     """Any ``mtia*`` category: counted, not supported yet."""
     COUNTER_RANGE = 14
     """``cuda_profiler_range``: CUPTI counters."""
+    OLD_MEMORY = 15
+    """``Memcpy`` and ``Memset`` of 2021 profilers: not GPU activity as the definition has it."""
 
 
 GPU_ACTIVITY = (Category.KERNEL, Category.MEMCPY, Category.MEMSET)
