@@ -132,7 +132,7 @@ class EventList:
             resumed = self._resume(buffer, rest)
             if resumed < 0:
                 return rest, False
-            self._lose(buffer, rest, offset, "its quotes or brackets do not match")
+            self._lose(offset + rest, "its quotes or brackets do not match")
             at = resumed
 
     def _take(self, buffer: bytes, at: int, found: Walk, offset: int) -> int:
@@ -148,7 +148,7 @@ class EventList:
             if self._take_one(buffer[start:end], item, offset + start):
                 continue
             inner = next_event(buffer[:end], start + 1)
-            self._lose(buffer, start, offset, self._reason(buffer[start:end], item))
+            self._lose(offset + start, self._reason(buffer[start:end], item))
             if inner >= 0:
                 return inner
         if found.closed and found.items:
@@ -195,8 +195,8 @@ class EventList:
             return str(error).splitlines()[0]
         return "not an event"
 
-    def _lose(self, buffer: bytes, start: int, offset: int, reason: str) -> None:
-        self._damage.note("events-lost", reason, at=offset + start)
+    def _lose(self, at: int, reason: str) -> None:
+        self._damage.note("events-lost", reason, at=at)
 
     def _resume(self, buffer: bytes, rest: int) -> int:
         """Where a whole event begins after the unfinished one at `rest`; -1: read on first."""

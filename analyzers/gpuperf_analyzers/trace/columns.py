@@ -13,7 +13,7 @@ import numpy.typing as npt
 from msgspec import Raw
 
 from gpuperf_analyzers.trace import schema
-from gpuperf_analyzers.trace.interning import Categories, Strings, Tracks
+from gpuperf_analyzers.trace.interning import Categories, Strings, Tracks, track_part
 from gpuperf_analyzers.trace.model import I64, Bool, Category, CollectiveArgs
 from gpuperf_analyzers.trace.times import (
     floats,
@@ -135,12 +135,13 @@ class EventColumns:
             rows = [e for e in events if type(e) is schema.Complete]
         if rows and type(rows[0]) in (schema.Complete, schema.Begin):
             self._add_rows(rows)
-        for kind, handler in (
+        handlers: tuple[tuple[type, Callable[[list[Any]], None]], ...] = (
             (schema.Instant, self._add_instants),
             (schema.OldInstant, self._add_instants),
             (schema.Counter, self._add_counters),
             (schema.Meta, self._add_meta),
-        ):
+        )
+        for kind, handler in handlers:
             if kind in kinds:
                 handler([e for e in events if type(e) is kind])
 
@@ -254,11 +255,11 @@ class EventColumns:
             self.kernel_parts.setdefault(name, []).append(values)
 
     def _add_rare(self, rows: list[Any], args: list[Any]) -> None:
-        if not all([a.finished is True for a in args]):
+        if any(a.finished is not True for a in args):
             self.unfinished += [
                 str(e.name) for e, a in zip(rows, args, strict=True) if _is_false(a.finished)
             ]
-        if any([a.collective is not None for a in args]):
+        if any(a.collective is not None for a in args):
             self.collectives += [
                 _collective(self.rows + i, a)
                 for i, a in enumerate(args)
@@ -288,7 +289,7 @@ class EventColumns:
             self.bad_times += int((~good).sum())
             some, ts = list(compress(some, good.tolist())), ts[good]
         args, n = [e.args for e in some], len(some)
-        columns = {
+        columns: dict[str, npt.NDArray[Any]] = {
             "ts": ts,
             "track": self.tracks.ids([e.pid for e in some], [e.tid for e in some]),
             "bytes": wholes([0 if a.bytes is None else a.bytes for a in args], n),
@@ -322,9 +323,9 @@ class EventColumns:
             if label is None:
                 continue
             if e.name == "process_name":
-                self.process_names[self.tracks.key(e.pid)] = str(label)
+                self.process_names[track_part(e.pid)] = str(label)
             elif e.name == "thread_name":
-                self.thread_names[self.tracks.key(e.pid), self.tracks.key(e.tid)] = str(label)
+                self.thread_names[track_part(e.pid), track_part(e.tid)] = str(label)
 
 
 _TIMED = frozenset(

@@ -8,6 +8,7 @@ before it was handed out.
 from __future__ import annotations
 
 import bz2
+import contextlib
 import importlib
 import lzma
 import zipfile
@@ -18,8 +19,11 @@ from typing import IO, Any
 from gpuperf_analyzers.trace.bounds import KIB, Bounds
 from gpuperf_analyzers.trace.model import TraceError
 
+_fast_zlib: Any
 try:
-    from isal import isal_zlib as _fast_zlib
+    from isal import isal_zlib
+
+    _fast_zlib = isal_zlib
 except ImportError:  # no wheel for this machine: three times slower, no less right
     _fast_zlib = zlib
 
@@ -222,14 +226,9 @@ def _decompressor(kind: str, name: str) -> Any:
         return bz2.BZ2Decompressor()
     if kind == "xz":
         return lzma.LZMADecompressor(memlimit=256 * 2**20)
-    for module, make in (
-        ("compression.zstd", "ZstdDecompressor"),
-        ("backports.zstd", "ZstdDecompressor"),
-    ):
-        try:
-            return getattr(importlib.import_module(module), make)()
-        except ImportError:
-            continue
+    for module in ("compression.zstd", "backports.zstd"):  # Python 3.14's own, or its backport
+        with contextlib.suppress(ImportError):
+            return importlib.import_module(module).ZstdDecompressor()
     raise TraceError(
         f"{name}: packed with zstd: unpack it with `zstd -d`, or pip install 'pytest-gpuperf[zstd]'"
     )
@@ -238,12 +237,12 @@ def _decompressor(kind: str, name: str) -> Any:
 def _bytewise(inflate: Any, data: bytes) -> tuple[bytes, int]:
     """What `inflate` gives of `data` before it fails, and how many bytes that took."""
     out = bytearray()
-    for i in range(len(data)):
-        try:
-            out += inflate.decompress(data[i : i + 1])
-        except zlib.error:
-            return bytes(out), i
-    return bytes(out), len(data)
+    taken = 0
+    with contextlib.suppress(zlib.error):
+        for byte in data:
+            out += inflate.decompress(bytes((byte,)))
+            taken += 1
+    return bytes(out), taken
 
 
 def _short(text: str) -> str:

@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from gpuperf_analyzers.metrics import BUILTIN
 from gpuperf_analyzers.trace.model import Finding, TraceError
 
-
 FROM_EVENTS = frozenset(m.name for m in BUILTIN) - {
     "gpu_util",
     "sm_clock",

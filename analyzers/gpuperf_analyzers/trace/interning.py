@@ -51,9 +51,9 @@ class Strings:
 _CATEGORY = {
     "kernel": Category.KERNEL,
     "concurrent_kernel": Category.KERNEL,
-    "memcpy": Category.MEMCPY,
+    "memcpy": Category.OLD_MEMORY,
     "gpu_memcpy": Category.MEMCPY,
-    "memset": Category.MEMSET,
+    "memset": Category.OLD_MEMORY,
     "gpu_memset": Category.MEMSET,
     "cpu_op": Category.CPU_OP,
     "operator": Category.CPU_OP,
@@ -96,36 +96,43 @@ class Categories(dict[Any, int]):
             return np.fromiter(map(category, values), np.int8, len(values))
 
 
-class Tracks(dict[Any, int]):
+class _TrackIds(dict[tuple[Any, Any], int]):
+    """Ids of (pid, tid) as decoded; odd spellings share the id of their clean one."""
+
+    def __init__(self, values: list[tuple[int | str, int | str]]) -> None:
+        super().__init__()
+        self._values = values
+
+    def __missing__(self, key: tuple[Any, Any]) -> int:
+        clean = (track_part(key[0]), track_part(key[1]))
+        known = self.get(clean)
+        if known is None:
+            self._values.append(clean)
+            self[clean] = known = len(self._values) - 1
+        return known
+
+
+def track_part(value: Any) -> int | str:
+    """A pid or tid as the model holds it; "" where there is none."""
+    if isinstance(value, float) and value.is_integer():
+        return int(value)
+    if isinstance(value, (int, str)):
+        return value
+    return "" if value is None else str(value)
+
+
+class Tracks:
     """Ids of (pid, tid); :attr:`values` lists them."""
 
     def __init__(self) -> None:
-        super().__init__()
         self.values: list[tuple[int | str, int | str]] = []
-
-    def __missing__(self, key: tuple[Any, Any]) -> int:
-        clean = (self.key(key[0]), self.key(key[1]))
-        if clean in self:
-            return self[clean]
-        self.values.append(clean)
-        self[clean] = new = len(self.values) - 1
-        return new
-
-    @staticmethod
-    def key(value: Any) -> int | str:
-        """A pid or tid as the model holds it."""
-        if isinstance(value, bool | float) and value == int(value):
-            return int(value)
-        if isinstance(value, int | str):
-            return value
-        return "" if value is None else str(value)
+        self._ids = _TrackIds(self.values)
 
     def ids(self, pids: list[Any], tids: list[Any]) -> I32:
         """Track ids of decoded pid and tid fields."""
+        pairs = zip(pids, tids, strict=True)
         try:
-            return np.fromiter(
-                map(self.__getitem__, zip(pids, tids, strict=True)), np.int32, len(pids)
-            )
+            return np.fromiter(map(self._ids.__getitem__, pairs), np.int32, len(pids))
         except TypeError:  # a list or dict where a number belongs
-            pairs = [(self.key(p), self.key(t)) for p, t in zip(pids, tids, strict=True)]
-            return np.fromiter(map(self.__getitem__, pairs), np.int32, len(pairs))
+            clean = [(track_part(p), track_part(t)) for p, t in zip(pids, tids, strict=True)]
+            return np.fromiter(map(self._ids.__getitem__, clean), np.int32, len(clean))

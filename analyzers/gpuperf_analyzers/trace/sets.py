@@ -43,7 +43,7 @@ def find_traces(paths: Paths) -> tuple[str, ...]:
         if not found:
             raise TraceError(f"{name}: a folder without traces (*.json, *.json.gz)")
     elif glob.has_magic(name) and not Path(name).exists():
-        found = glob.glob(name, recursive=True)
+        found = glob.glob(name, recursive=True)  # noqa: PTH207  # Path.glob takes no absolute one
         if not found:
             raise TraceError(f"{name}: no file matches")
     else:
@@ -80,7 +80,7 @@ def read_traces(paths: Paths, *, salvage: bool = True, bounds: Bounds = DEFAULT_
     for path in find_traces(paths):
         try:
             traces.append(read_trace(path, salvage=salvage, bounds=bounds))
-        except TraceError as error:
+        except TraceError as error:  # noqa: PERF203  # one bad file must not cost the others
             failed[path] = str(error)
     if not traces:
         first = next(iter(failed.values()))
