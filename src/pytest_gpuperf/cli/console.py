@@ -60,3 +60,18 @@ def table(*titles: str, numbers: int | Literal["rest"] = 0, title: str = "") -> 
             no_wrap=is_number,
         )
     return made
+
+
+def emit(console: Console, shown: Table | Text) -> None:
+    """Print `shown` without blanks at the ends of lines, and an empty line after a table."""
+    from rich.table import Table
+
+    if console.is_terminal:
+        console.print(shown)
+    else:
+        with console.capture() as captured:
+            console.print(shown)
+        lines = (line.rstrip() for line in captured.get().splitlines())
+        console.file.write("\n".join(lines) + "\n")
+    if isinstance(shown, Table):
+        console.print()

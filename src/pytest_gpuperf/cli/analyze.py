@@ -1,0 +1,163 @@
+"""``gpuperf analyze``: the numbers of each rank and of the set, for a person or for a program."""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import json
+import sys
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from pytest_gpuperf.cli.inputs import USAGE, add_inputs, complain, read_inputs
+
+if TYPE_CHECKING:
+    from gpuperf_analyzers.set_analysis import SetAnalysis
+
+TOP = 10
+
+
+def run(argv: Sequence[str]) -> int:
+    """Print the analysis: 0, or 2 where an input could not be read."""
+    args = _parser().parse_args(argv)
+    traces = read_inputs(args.paths, salvage=not args.no_salvage)
+    if traces is None:
+        return USAGE
+    from gpuperf_analyzers.set_analysis import analyze_set
+
+    found = analyze_set(traces)
+    if args.step not in (None, "all") and not _has_step(found, int(args.step)):
+        complain(f"no trace has a step {args.step}: {_steps_in_words(found)}")
+        return USAGE
+    if args.json:
+        document = set_document(found, args.top)
+        json.dump(document, sys.stdout, indent=1, ensure_ascii=False, allow_nan=False)
+        sys.stdout.write("\n")
+    elif args.csv:
+        _write_csv(found)
+    else:
+        from pytest_gpuperf.cli.views import print_set
+
+        print_set(found, top=args.top, step=args.step, rank=args.rank)
+    return USAGE if found.failed else 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="gpuperf analyze",
+        allow_abbrev=False,
+        description="The numbers of a trace, or of the traces of several ranks and their set.",
+    )
+    add_inputs(parser)
+    form = parser.add_mutually_exclusive_group()
+    form.add_argument("--json", action="store_true", help="everything as JSON")
+    form.add_argument(
+        "--csv", action="store_true", help="one line a rank, device, step and metric, as CSV"
+    )
+    parser.add_argument(
+        "--step", type=_step, metavar="N|all", help="the timeline of step N, or of every step"
+    )
+    parser.add_argument(
+        "--rank",
+        type=_rank,
+        metavar="N|all",
+        help="of a set: the rank shown in full (default: the one whose steps are longest)",
+    )
+    parser.add_argument(
+        "--top",
+        type=_positive,
+        default=TOP,
+        metavar="N",
+        help="rows of the tables of ops, kernels and gaps (default %(default)s)",
+    )
+    return parser
+
+
+def _step(text: str) -> str:
+    return text if text == "all" else str(_number(text, 0))
+
+
+def _rank(text: str) -> str:
+    return text if text == "all" else str(_number(text, 0))
+
+
+def _positive(text: str) -> int:
+    return _number(text, 1)
+
+
+def _number(text: str, least: int) -> int:
+    try:
+        value = int(text)
+    except ValueError:
+        value = -1
+    if value < least:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number of {least} or more")
+    return value
+
+
+def _has_step(found: SetAnalysis, number: int) -> bool:
+    return any(s.number == number for r in found.ranks for d in r.devices for s in d.steps)
+
+
+def _steps_in_words(found: SetAnalysis) -> str:
+    numbers = sorted({s.number for r in found.ranks for d in r.devices for s in d.steps})
+    if not numbers:
+        return "there are no ProfilerStep annotations"
+    return f"there are {', '.join(map(str, numbers[:20]))}{', …' if len(numbers) > 20 else ''}"
+
+
+def set_document(found: SetAnalysis, top: int) -> dict[str, Any]:
+    """The analysis with the first `top` rows of each question's table, as plain JSON types."""
+    document = found.to_json()
+    for rank, analysis in zip(document["ranks"], found.ranks, strict=True):
+        for row, device in zip(rank["devices"], analysis.devices, strict=True):
+            row["tables"] = {
+                name: _records(result, None if name == "timeline" else top)
+                for name, result in device.results.items()
+                if hasattr(result, "to_frame")
+            }
+    return document
+
+
+def _records(result: Any, top: int | None) -> list[dict[str, Any]]:
+    from pytest_gpuperf.report.json_report import plain
+
+    frame = result.to_frame()
+    kept = frame if top is None else frame.head(top)
+    # Through JSON types: numpy scalars and NaN are neither.
+    records = kept.astype(object).where(kept.notna(), None).to_dict("records")
+    return [{str(k): plain(_scalar(v)) for k, v in row.items()} for row in records]
+
+
+def _scalar(value: Any) -> Any:
+    return value.item() if hasattr(value, "item") and getattr(value, "ndim", 0) == 0 else value
+
+
+_CSV_COLUMNS = (
+    "path", "rank", "device", "step", "metric", "unit", "value", "low", "high", "n", "source",
+    "absent_reason", "at",
+)  # fmt: skip
+
+
+def _write_csv(found: SetAnalysis) -> None:
+    out = csv.writer(sys.stdout, lineterminator="\n")
+    out.writerow(_CSV_COLUMNS)
+    for rank in found.ranks:
+        for device in rank.devices:
+            head = (rank.path, rank.rank, device.device)
+            for name, metric in found.metrics.items():
+                value = device.values.get(name)
+                if value is None:
+                    continue
+                low, high = value.interval or (None, None)
+                out.writerow(
+                    (*head, "", name, metric.unit, value.value, low, high, value.n, value.source,
+                     value.absent_reason, value.at)
+                )  # fmt: skip
+                per_step = zip(device.steps, value.samples, strict=False)
+                if len(value.samples) == len(device.steps):
+                    for step, sample in per_step:
+                        out.writerow(
+                            (*head, step.number, name, metric.unit, sample, None, None, 1,
+                             value.source, None, "")
+                        )  # fmt: skip

@@ -1,0 +1,134 @@
+"""``gpuperf check``: a trace, or the traces of several ranks, judged by limits."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from gpuperf_analyzers.display import harmless, show, show_interval
+from gpuperf_analyzers.limits import (
+    Judgement,
+    LimitError,
+    Verdict,
+    judge,
+    parse_limits,
+    worst,
+)
+from gpuperf_analyzers.registry import load_metrics, plugin_manager
+from pytest_gpuperf.cli.inputs import USAGE, add_inputs, complain, read_inputs
+from pytest_gpuperf.cli.limit_options import CheckParser, add_limit_options
+
+if TYPE_CHECKING:
+    from gpuperf_analyzers.set_analysis import SetAnalysis
+
+
+def run(argv: Sequence[str]) -> int:
+    """Print a line for each limit: 0 fine, 1 FAIL or INVALID, 2 usage or unreadable input."""
+    manager = plugin_manager()
+    metrics = load_metrics(manager)
+    parser = _parser()
+    add_limit_options(parser, metrics)
+    args = parser.parse_args(argv)
+    try:
+        limits = parse_limits(args.limits, metrics)
+    except LimitError as error:
+        complain(str(error))
+        return USAGE
+    if not limits:
+        complain("no limit given: for example --min-overlap 0.4 (`gpuperf metrics` lists them all)")
+        return USAGE
+    traces = read_inputs(args.paths, salvage=not args.no_salvage)
+    if traces is None:
+        return USAGE
+    from gpuperf_analyzers.registry import load_config
+    from gpuperf_analyzers.set_analysis import analyze_set
+
+    found = analyze_set(traces, load_config(manager))
+    judged = judge(
+        found.values,
+        limits,
+        device_name=found.device_name,
+        device_type=found.device_type,
+        invalid=found.invalid,
+    )
+    verdict = worst(j.verdict for j in judged)
+    if args.json:
+        json.dump(document(found, judged, verdict), sys.stdout, indent=1, ensure_ascii=False)
+        sys.stdout.write("\n")
+    else:
+        _print(judged, verdict)
+    if found.failed:
+        return USAGE
+    return 1 if verdict.fails(strict=args.strict) else 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = CheckParser(
+        prog="gpuperf check",
+        allow_abbrev=False,
+        usage="gpuperf check FILE|DIR... --min-NAME VALUE --max-NAME VALUE ... [options]",
+        description="Judge a trace by limits: of several ranks or devices the worst, named. "
+        "Exit status 0: fine; 1: FAIL or INVALID; 2: wrong usage or unreadable input.",
+    )
+    add_inputs(parser)
+    parser.add_argument("--json", action="store_true", help="the judgements as JSON")
+    parser.add_argument(
+        "--strict",
+        action="store_true",
+        help="exit 1 on AMBIGUOUS, UNMEASURED, NO-BASELINE and INCOMPARABLE too",
+    )
+    return parser
+
+
+def judgement_line(judgement: Judgement) -> str:
+    """``FAIL   min_overlap=0.6: 46.2% (95% CI 44.0–48.1) on rank 3: …``."""
+    j = judgement
+    text = f"{j.verdict.value:<10}  {harmless(j.text, 80)}"
+    if j.value is None:
+        return f"{text}: no value" + (f": {harmless(j.reason, 240)}" if j.reason else "")
+    text += f": {show(j.value, j.unit)}"
+    if j.interval is not None:
+        text += f" (95% CI {show_interval(j.value, j.interval, j.unit)})"
+    if j.at:
+        text += f" on {harmless(j.at, 60)}"
+    return f"{text}: {harmless(j.reason, 240)}" if j.reason else text
+
+
+def document(found: SetAnalysis, judged: Sequence[Judgement], verdict: Verdict) -> dict[str, Any]:
+    """The judgements as plain JSON types."""
+    return {
+        "verdict": verdict.value,
+        "device_name": found.device_name,
+        "device_type": found.device_type,
+        "traces": [rank.path for rank in found.ranks],
+        "failed": dict(found.failed),
+        "limits": [
+            {
+                "text": j.text,
+                "metric": j.metric,
+                "direction": j.direction,
+                "unit": j.unit,
+                "limit": j.limit,
+                "verdict": j.verdict.value,
+                "value": j.value,
+                "interval": None if j.interval is None else list(j.interval),
+                "reason": j.reason,
+                "at": j.at,
+            }
+            for j in judged
+        ],
+    }
+
+
+def _print(judged: Sequence[Judgement], verdict: Verdict) -> None:
+    from pytest_gpuperf.cli.console import emit, make_console, words
+
+    console = make_console()
+    colours = {Verdict.PASS: "green", Verdict.FAIL: "bold red", Verdict.INVALID: "bold red"}
+    for j in judged:
+        emit(console, words(judgement_line(j), colours.get(j.verdict, "yellow"), 600))
+    if len(judged) > 1:
+        emit(console, words(f"{verdict.value} in all", colours.get(verdict, "yellow")))

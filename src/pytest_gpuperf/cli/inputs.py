@@ -1,0 +1,55 @@
+"""Traces named on the command line, read; and the one line that says why one cannot be."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from gpuperf_analyzers.display import harmless
+
+if TYPE_CHECKING:
+    from gpuperf_analyzers.trace.model import TraceSet
+
+USAGE = 2
+"""Exit status of wrong usage and of input that cannot be read."""
+
+
+def add_inputs(parser: argparse.ArgumentParser) -> None:
+    """Add the positional paths and ``--no-salvage``."""
+    parser.add_argument(
+        "paths",
+        nargs="+",
+        metavar="FILE|DIR",
+        help="trace files of torch.profiler (.json, .json.gz), or folders of one file a rank",
+    )
+    parser.add_argument(
+        "--no-salvage",
+        action="store_true",
+        help="refuse a truncated or damaged trace instead of reading what can be had",
+    )
+
+
+def read_inputs(paths: Sequence[str], *, salvage: bool) -> TraceSet | None:
+    """The traces of `paths` as one set; None, after a line for each file, where none can be read.
+
+    A file of a set that cannot be read is said and left out.
+    """
+    from gpuperf_analyzers.trace import TraceError, read_traces
+    from gpuperf_analyzers.trace.sets import find_traces
+
+    try:
+        files = dict.fromkeys(file for path in paths for file in find_traces(path))
+        found = read_traces(list(files), salvage=salvage)
+    except TraceError as error:
+        complain(str(error))
+        return None
+    for message in found.failed.values():
+        complain(message)
+    return found if found.traces else None
+
+
+def complain(message: str) -> None:
+    """One line on the standard error."""
+    sys.stderr.write(f"gpuperf: {harmless(message, 500)}\n")
