@@ -48,6 +48,8 @@ class LiveBlock:
         ``flop_counter``, ``declared`` or the reason that there are none.
     model_flops
         Declared model FLOP per step (``flops=``), for MFU.
+    bytes_moved
+        Bytes that one step moves, as declared; None where not declared.
     items, items_unit
         Items (``items``/``tokens``) per step, for throughput.
     alive_bytes
@@ -83,6 +85,7 @@ class LiveBlock:
     flops_by_dtype: Mapping[str, int] = field(default_factory=dict)
     flops_source: str = ""
     model_flops: int | None = None
+    bytes_moved: int | None = None
     items: float | None = None
     items_unit: str = "items"
     alive_bytes: int | None = None
@@ -120,7 +123,7 @@ def parse_live_block(raw: object) -> LiveBlock:
 
 _STRINGS = {"name", "device", "device_type", "timer", "stop", "flops_source", "items_unit"}
 _COUNTS = {"schema", "steps", "warmup_calls"}
-_OPTIONAL_COUNTS = {"flops", "model_flops", "alive_bytes", "peak_bytes"}
+_OPTIONAL_COUNTS = {"flops", "model_flops", "bytes_moved", "alive_bytes", "peak_bytes"}
 
 
 def _checked(key: str, value: Any) -> Any:

@@ -20,6 +20,8 @@ def alive_bytes(device: torch.device) -> int:
     put out of the collector's reach (``gc.freeze``), and memory that is no tensor.
     """
     torch = import_torch()
+    # Tensors in dead reference cycles are garbage, not alive.
+    gc.collect()
     if device.type == "cuda":
         return int(torch.cuda.memory_allocated(device))
     storages: dict[int, int] = {}

@@ -100,8 +100,8 @@ def profile_steps(
     with profiler:
         workload()
         _synchronize(torch, device)
-        barrier()
         profiler.preset_metadata_json(METADATA_KEY, metadata())
+        barrier()
         profiler.step()
         for number in range(1, steps + 1):
             _annotated_step(torch, workload, number)

@@ -10,15 +10,19 @@ from contextlib import contextmanager
 
 
 @contextmanager
-def garbage_collection_off() -> Iterator[None]:
+def garbage_collection_off(*, freeze: bool = False) -> Iterator[None]:
     """Run the block without automatic collections; the collector's state is restored after it.
 
-    What lives already is frozen, so that collections made between samples touch only what the
-    samples left. If the program froze objects itself, nothing is frozen and nothing thawed.
+    Parameters
+    ----------
+    freeze
+        Put what lives already out of the collector's reach, so that collections made between
+        samples touch only what the samples left. If the program froze objects itself, nothing
+        is frozen and nothing thawed.
     """
     was_enabled = gc.isenabled()
     gc.collect()
-    freeze = gc.get_freeze_count() == 0
+    freeze = freeze and gc.get_freeze_count() == 0
     gc.disable()
     if freeze:
         gc.freeze()

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import inspect
 import json
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
@@ -15,15 +14,23 @@ from gpuperf_analyzers.live_block import LiveBlock
 from pytest_gpuperf.recording.coordination import SOLO, Coordinator
 from pytest_gpuperf.recording.devices import device_title
 from pytest_gpuperf.recording.environment import environment
-from pytest_gpuperf.recording.errors import RecordingError, import_torch
+from pytest_gpuperf.recording.errors import import_torch
 from pytest_gpuperf.recording.flop_count import FlopCount, count_flops
 from pytest_gpuperf.recording.memory import alive_bytes
+from pytest_gpuperf.recording.notes import (
+    sample_notes,
+    telemetry_notes,
+    thread_notes,
+    value_notes,
+)
+from pytest_gpuperf.recording.nvml import NvmlSampler, Summary, device_uuid
 from pytest_gpuperf.recording.options import Options
 from pytest_gpuperf.recording.profiled import profile_steps, refuse_active_profiler
 from pytest_gpuperf.recording.quiet import garbage_collection_off, observers
 from pytest_gpuperf.recording.regions import RegionLog, activate
 from pytest_gpuperf.recording.sampling import Samples, Sampling, Warmup, Workload, warm_up
-from pytest_gpuperf.recording.timers import make_timer
+from pytest_gpuperf.recording.timers import Timer, make_timer
+from pytest_gpuperf.recording.worker_threads import watch_threads
 
 if TYPE_CHECKING:
     import torch
@@ -73,7 +80,8 @@ def record(
     Parameters
     ----------
     step
-        The workload; one call is one step.
+        The workload; one call is one step. What its first call returns is kept until the end,
+        and counts as alive memory.
     device
         What :func:`resolve_device` gave.
     trace_path
@@ -100,81 +108,35 @@ def record(
     Exception
         Whatever the workload raises, untouched; the process is as it was before.
     """
-    torch = import_torch()
     options = options or Options()
     refuse_active_profiler()
-    timer = make_timer(options.timer, device)
     workload = Workload(step, setup, teardown)
+    timer = make_timer(options.timer, device)
     regions = RegionLog(timer)
-    with _device_context(torch, device), _regions_reporting_to(regions):
-        begin = perf_counter()
-        value = workload()
-        timer.synchronize()
-        first_call_us = (perf_counter() - begin) * 1e6
-        notes = _value_notes(value)
-        notes += observers()
-        with garbage_collection_off():
-            warmup = warm_up(workload, timer, options.warmup_s, coordinator)
-            _reset_peak(torch, device)
-            sampling = Sampling(workload, timer, options, coordinator, regions, decided)
-            samples = sampling.run(warmup.call_us)
-            peak_bytes = _peak(torch, device)
-        notes += _sample_notes(samples, warmup, options)
-        tf32 = bool(torch.backends.cuda.matmul.allow_tf32) if device.type == "cuda" else None
-        counted = count_flops(workload, tf32=bool(tf32), config=config)
-        timer.synchronize()
-        flops = _declared_over_counted(options, counted)
-        block: LiveBlock | None = None
-
-        def metadata() -> str:
-            nonlocal block
-            block = LiveBlock(
-                name=name,
-                device=device_title(device),
-                device_type=device.type,
-                timer=timer.name,
-                samples_us=samples.us,
-                stop=samples.stop,
-                warmup_us=warmup.elapsed_us,
-                warmup_calls=warmup.calls,
-                first_call_us=first_call_us,
-                steps=options.steps,
-                flops=flops.flops,
-                flops_by_dtype=flops.by_dtype,
-                flops_source=flops.source,
-                model_flops=None if options.flops is None else round(options.flops),
-                items=options.items,
-                items_unit=options.items_unit,
-                alive_bytes=alive_bytes(device),
-                peak_bytes=peak_bytes,
-                tf32=tf32,
-                regions={k: tuple(v) for k, v in regions.samples_us.items()},
-                environment=environment(device),
-                notes=notes,
-            )
-            return json.dumps(block.to_json())
-
-        regions.annotating = True
-        profile_steps(
-            workload,
-            device=device,
-            steps=options.steps,
-            metadata=metadata,
-            path=Path(trace_path),
-            barrier=coordinator.barrier,
+    block = LiveBlock(name=name, device=device_title(device), device_type=device.type)
+    with _device_context(device), _reporting_to(regions):
+        value, first_call_us = _first_call(workload, timer)
+        notes = (*value_notes(value), *observers())
+        timed = _timed(workload, device, timer, options, coordinator, regions, decided)
+        block = _with_times(block, timed, timer, options, regions)
+        block = _with_flops(block, workload, device, options, config)
+        block = replace(
+            block, first_call_us=first_call_us, notes=(*notes, *timed.notes, *block.notes)
         )
-    if block is None:
-        raise RecordingError("gpuperf: the profiler never began to record")
-    return Recorded(value, block, Path(trace_path), regions.limits)
+        regions.annotating = True
+        path = Path(trace_path)
+        block = _profiled(block, workload, device, options, path, coordinator)
+    return Recorded(value, block, path, regions.limits)
 
 
-def _device_context(torch: Any, device: torch.device) -> Any:
+def _device_context(device: torch.device) -> Any:
     """Make `device` current, so that its current stream is the one timed."""
-    return torch.cuda.device(device) if device.type == "cuda" else nullcontext()
+    return import_torch().cuda.device(device) if device.type == "cuda" else nullcontext()
 
 
 @contextmanager
-def _regions_reporting_to(regions: RegionLog) -> Iterator[None]:
+def _reporting_to(regions: RegionLog) -> Iterator[None]:
+    """Regions entered within the block are this recording's."""
     former = activate(regions)
     try:
         yield
@@ -182,35 +144,111 @@ def _regions_reporting_to(regions: RegionLog) -> Iterator[None]:
         activate(former)
 
 
-def _value_notes(value: object) -> tuple[str, ...]:
-    """Notes on a first call whose work is still to come; RecordingError for a coroutine."""
-    if inspect.iscoroutine(value):
-        value.close()
-        raise RecordingError(
-            "gpuperf: the workload is a coroutine function, so that a call does no work: "
-            "measure a function that runs it to its end (asyncio.run)"
-        )
-    if inspect.isgenerator(value) or inspect.isasyncgen(value):
-        return ("the workload returns a generator: its body is not run and not measured",)
-    return ()
+def _first_call(workload: Workload, timer: Timer) -> tuple[object, float]:
+    """Value and µs of the first call: compilation, autotuning and set-up are in it."""
+    if workload.setup is not None:
+        workload.setup()
+    timer.synchronize()
+    begin = perf_counter()
+    value = workload.step()
+    timer.synchronize()
+    elapsed_us = (perf_counter() - begin) * 1e6
+    if workload.teardown is not None:
+        workload.teardown()
+    return value, elapsed_us
 
 
-def _sample_notes(samples: Samples, warmup: Warmup, options: Options) -> tuple[str, ...]:
-    """Notes on samples that deserve less trust."""
-    notes = []
-    if not warmup.steady:
-        notes.append(f"still getting faster after {warmup.elapsed_us / 1e6:.1f} s of warm-up")
-    if samples.stop == "max_time" and len(samples.us) < 6:
-        notes.append(
-            f"{len(samples.us)} samples within max_time ({options.max_time_s:g} s): too few for "
-            "an interval"
-        )
-    if samples.calls_per_sample > 1:
-        notes.append(f"a sample is the mean of {samples.calls_per_sample} calls")
-    return tuple(notes)
+@dataclass(frozen=True, slots=True)
+class _Timed:
+    """What the pass without the profiler gave."""
+
+    warmup: Warmup
+    samples: Samples
+    peak_bytes: int | None
+    telemetry: Summary
+    notes: tuple[str, ...]
 
 
-def _declared_over_counted(options: Options, counted: FlopCount) -> FlopCount:
+def _timed(
+    workload: Workload,
+    device: torch.device,
+    timer: Timer,
+    options: Options,
+    coordinator: Coordinator,
+    regions: RegionLog,
+    decided: Decided | None,
+) -> _Timed:
+    """Warm up and sample, with NVML watching a GPU."""
+    cuda = import_torch().cuda if device.type == "cuda" else None
+    peak: int | None = None
+    telemetry: Summary = {}
+    notes: tuple[str, ...] = ()
+    sampling = Sampling(workload, timer, options, coordinator, regions, decided)
+    with garbage_collection_off(freeze=True):
+        warmup = warm_up(workload, timer, options.warmup_s, coordinator)
+        if cuda is None:
+            samples = sampling.run(warmup.call_us)
+        else:
+            cuda.reset_peak_memory_stats(device)
+            with NvmlSampler(device_uuid(device)) as nvml:
+                samples = sampling.run(warmup.call_us)
+            peak = int(cuda.max_memory_allocated(device))
+            telemetry, notes = nvml.summary(), telemetry_notes(nvml)
+    notes = (*sample_notes(samples, warmup, options), *notes)
+    return _Timed(warmup, samples, peak, telemetry, notes)
+
+
+def _with_times(
+    block: LiveBlock, timed: _Timed, timer: Timer, options: Options, regions: RegionLog
+) -> LiveBlock:
+    """`block` with what the timed pass gave and what was declared."""
+    return replace(
+        block,
+        timer=timer.name,
+        samples_us=timed.samples.us,
+        stop=timed.samples.stop,
+        warmup_us=timed.warmup.elapsed_us,
+        warmup_calls=timed.warmup.calls,
+        steps=options.steps,
+        model_flops=None if options.flops is None else round(options.flops),
+        bytes_moved=None if options.bytes is None else round(options.bytes),
+        items=options.items,
+        items_unit=options.items_unit,
+        peak_bytes=timed.peak_bytes,
+        telemetry=timed.telemetry,
+        regions={name: tuple(us) for name, us in regions.samples_us.items()},
+    )
+
+
+def _with_flops(
+    block: LiveBlock,
+    workload: Workload,
+    device: torch.device,
+    options: Options,
+    config: Config | None,
+) -> LiveBlock:
+    """`block` with the FLOP of one more, untimed call, and on a CPU the peak to hold them to."""
+    from pytest_gpuperf.recording.cpu_peak import MEASURED_DTYPES, measured_cpu_peak
+
+    torch = import_torch()
+    tf32 = bool(torch.backends.cuda.matmul.allow_tf32) if device.type == "cuda" else None
+    with watch_threads() as watch:
+        counted = count_flops(workload, tf32=bool(tf32), config=config)
+    flops = declared_over_counted(options, counted)
+    measured = options.measure_peak and device.type == "cpu"
+    dtypes = [d for d in flops.by_dtype if d in MEASURED_DTYPES] if measured else []
+    return replace(
+        block,
+        flops=flops.flops,
+        flops_by_dtype=flops.by_dtype,
+        flops_source=flops.source,
+        tf32=tf32,
+        peak_tflops={dtype: measured_cpu_peak(dtype) for dtype in dtypes},
+        notes=thread_notes(watch),
+    )
+
+
+def declared_over_counted(options: Options, counted: FlopCount) -> FlopCount:
     """The FLOP to judge by: declared ones stand over counted ones.
 
     Declared FLOP are of the dtype declared with them, else of the only dtype counted, else of
@@ -223,11 +261,30 @@ def _declared_over_counted(options: Options, counted: FlopCount) -> FlopCount:
     return FlopCount(flops, {dtype: flops} if dtype else {}, "declared")
 
 
-def _reset_peak(torch: Any, device: torch.device) -> None:
-    if device.type == "cuda":
-        torch.cuda.reset_peak_memory_stats(device)
+def _profiled(
+    block: LiveBlock,
+    workload: Workload,
+    device: torch.device,
+    options: Options,
+    path: Path,
+    coordinator: Coordinator,
+) -> LiveBlock:
+    """Write the trace with the block inside; the block, completed, comes back."""
+    complete = [block]
 
+    def metadata() -> str:
+        complete[0] = replace(
+            block, alive_bytes=alive_bytes(device), environment=environment(device)
+        )
+        return json.dumps(complete[0].to_json())
 
-def _peak(torch: Any, device: torch.device) -> int | None:
-    """Largest sum of allocations since the reset, where the allocator keeps it."""
-    return int(torch.cuda.max_memory_allocated(device)) if device.type == "cuda" else None
+    with garbage_collection_off():
+        profile_steps(
+            workload,
+            device=device,
+            steps=options.steps,
+            metadata=metadata,
+            path=path,
+            barrier=coordinator.barrier,
+        )
+    return complete[0]

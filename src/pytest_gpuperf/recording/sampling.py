@@ -10,6 +10,7 @@ import gc
 from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import repeat
+from math import inf
 from time import perf_counter
 from typing import TYPE_CHECKING
 
@@ -72,12 +73,18 @@ def warm_up(workload: Workload, timer: Timer, seconds: float, coordinator: Coord
     begin = perf_counter()
     while size:
         start = perf_counter()
-        for _ in repeat(None, size):
+        # Alone, a round that takes longer than thought is cut short; ranks keep to its size.
+        deadline = begin + 2 * seconds if coordinator.world_size == 1 else inf
+        done = 0
+        while done < size:
             workload()
+            done += 1
+            if perf_counter() > deadline:
+                break
         timer.synchronize()
         now = perf_counter()
-        calls += size
-        rates.append((now - start) / size)
+        calls += done
+        rates.append((now - start) / done)
         left = seconds * (1 if _steady(rates) else 2) - (now - begin)
         wanted = max(1.0, seconds / _WARMUP_ROUNDS / max(rates[-1], 1e-9)) if left > 0 else 0.0
         size = share_count(coordinator, wanted)
@@ -132,6 +139,8 @@ class Sampling:
             # Short calls are timed together; a sample is their mean.
             wanted = max(1.0, self._timer.batch_us / max(call_us, 1e-3))
             self._calls = share_count(self._coordinator, wanted)
+        # What the stop rule imports is imported before the clock runs.
+        self._narrow([1.0] * self._options.min_samples)
         samples: list[float] = []
         begin = perf_counter()
         sample_s = max(call_us * self._calls, 1e-3) / 1e6
@@ -143,11 +152,18 @@ class Sampling:
                 if not size:
                     return Samples(tuple(samples), stop, self._calls)
                 start = perf_counter()
-                samples += self._round(size)
-                sample_s = (perf_counter() - start) / size
+                taken = self._round(size, self._deadline(begin, len(samples)))
+                sample_s = (perf_counter() - start) / len(taken)
+                samples += taken
                 gc.collect()
         finally:
             self._regions.timing = False
+
+    def _deadline(self, begin: float, taken: int) -> float:
+        """When a round that takes longer than thought is cut short; ranks keep to its size."""
+        if self._coordinator.world_size > 1 or taken < self._options.min_samples:
+            return inf
+        return begin + self._options.max_time_s
 
     def _next_round(
         self, samples: list[float], spent_s: float, sample_s: float
@@ -171,6 +187,9 @@ class Sampling:
         if len(samples) >= options.max_samples:
             return "samples", 0
         wanted = max(1.0, options.max_time_s / _SAMPLE_ROUNDS / sample_s)
+        if missing > 0:
+            # How long a sample takes is only now being learnt.
+            wanted = min(wanted, missing)
         return "", min(wanted, _ROUND_LIMIT, options.max_samples - len(samples))
 
     def _narrow(self, samples: list[float]) -> bool:
@@ -182,8 +201,8 @@ class Sampling:
             return False
         return (interval[1] - interval[0]) / 2 <= self._options.interval_target * median(samples)
 
-    def _round(self, size: int) -> list[float]:
-        """`size` samples in µs a call."""
+    def _round(self, size: int, deadline: float) -> list[float]:
+        """`size` samples in µs a call, fewer where `deadline` passes."""
         workload, timer, calls = self._workload, self._timer, self._calls
         step, setup, teardown = workload.step, workload.setup, workload.teardown
         regions = self._regions
@@ -203,6 +222,8 @@ class Sampling:
             if teardown is not None:
                 teardown()
             marks.append((start, end))
+            if perf_counter() > deadline:
+                break
         timer.synchronize()
         regions.flush(calls)
         return [timer.elapsed_us(start, end) / calls for start, end in marks]

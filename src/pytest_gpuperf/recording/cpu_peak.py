@@ -1,0 +1,139 @@
+"""The peak of this machine's CPU, measured once: no datasheet has it.
+
+A short best-of search over matmul sizes with the threads that torch uses. The result is kept in
+the user's cache directory, by processor, torch version and thread count, and is shown as
+*measured*: it is what a large matmul reaches here, not what the silicon could.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from time import perf_counter
+
+from pytest_gpuperf.recording.environment import cpu_model
+from pytest_gpuperf.recording.errors import RecordingError, import_torch
+
+CACHE_VARIABLE = "GPUPERF_CACHE_DIR"
+_FILE = "cpu-peaks.json"
+_BUDGET_S = 1.0
+_SIZES = (256, 512, 1024, 2048, 4096)
+_LOCK_TIMEOUT_S = 60.0
+_TORCH_NAMES = {"fp64": "float64", "fp32": "float32", "bf16": "bfloat16", "fp16": "float16"}
+MEASURED_DTYPES = frozenset(_TORCH_NAMES)
+"""Dtypes that :func:`measured_cpu_peak` takes."""
+_in_process: dict[tuple[str, str], float] = {}
+
+
+def measured_cpu_peak(dtype: str) -> float:
+    """The highest TFLOPS that a square matmul of `dtype` reached on this machine.
+
+    FLOP are 2·N³; the best repetition of the best N counts. About a second the first time, read
+    from the cache after that; where the cache cannot be written the measurement is made once a
+    process.
+
+    Parameters
+    ----------
+    dtype
+        ``fp64``, ``fp32``, ``bf16`` or ``fp16``.
+
+    Raises
+    ------
+    RecordingError
+        No matmul of `dtype` can be measured on a CPU.
+    """
+    if dtype not in _TORCH_NAMES:
+        raise RecordingError(
+            f"gpuperf: the CPU's peak is measured for {', '.join(_TORCH_NAMES)}, not for {dtype!r}"
+        )
+    torch = import_torch()
+    machine = f"{cpu_model()} | torch {torch.__version__} | {torch.get_num_threads()} threads"
+    key = (machine, dtype)
+    if key not in _in_process:
+        _in_process[key] = _cached(cache_directory() / _FILE, machine, dtype)
+    return _in_process[key]
+
+
+def cache_directory() -> Path:
+    """Where measured peaks are kept: ``GPUPERF_CACHE_DIR``, else the user's cache directory."""
+    chosen = os.environ.get(CACHE_VARIABLE)
+    if chosen:
+        return Path(chosen)
+    from platformdirs import user_cache_path
+
+    return user_cache_path("gpuperf")
+
+
+def _cached(path: Path, machine: str, dtype: str) -> float:
+    """The peak from the file, measured and added to it where it is not there."""
+    from filelock import FileLock, Timeout
+
+    known = _read(path).get(machine, {}).get(dtype)
+    if known is not None:
+        return known
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        # Held while measuring: two searches at once would halve each other's result.
+        with FileLock(f"{path}.lock", timeout=_LOCK_TIMEOUT_S):
+            peaks = _read(path)
+            known = peaks.get(machine, {}).get(dtype)
+            if known is None:
+                known = _search(dtype)
+                peaks.setdefault(machine, {})[dtype] = known
+                _write(path, peaks)
+            return known
+    except (OSError, Timeout):
+        return _search(dtype)
+
+
+def _read(path: Path) -> dict[str, dict[str, float]]:
+    """The file's peaks; what is damaged or not a positive number counts as not measured."""
+    try:
+        raw = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    if not isinstance(raw, dict):
+        return {}
+    return {
+        machine: {d: float(v) for d, v in peaks.items() if isinstance(v, (int, float)) and v > 0}
+        for machine, peaks in raw.items()
+        if isinstance(peaks, dict)
+    }
+
+
+def _write(path: Path, peaks: dict[str, dict[str, float]]) -> None:
+    """Replace the file in one step."""
+    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        temporary.write_text(json.dumps(peaks, indent=1), encoding="utf-8")
+        temporary.replace(path)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def _search(dtype: str) -> float:
+    """Best TFLOPS over sizes and repetitions, within about a second."""
+    torch = import_torch()
+    kind = getattr(torch, _TORCH_NAMES[dtype])
+    # Its own generator: the program's random numbers are none of ours to draw.
+    numbers = torch.Generator().manual_seed(0)
+    best = 0.0
+    spent_from = perf_counter()
+    with torch.inference_mode():
+        for size in _SIZES:
+            a = torch.rand(size, size, generator=numbers).to(kind)
+            b = torch.rand(size, size, generator=numbers).to(kind)
+            out = torch.empty(size, size, dtype=kind)
+            size_from = perf_counter()
+            while True:
+                start = perf_counter()
+                torch.mm(a, b, out=out)
+                seconds = perf_counter() - start
+                best = max(best, 2 * size**3 / seconds / 1e12)
+                if perf_counter() - size_from > _BUDGET_S / len(_SIZES):
+                    break
+            # The next size costs eight times as much: not begun where it would not fit.
+            if perf_counter() - spent_from + 8 * seconds > _BUDGET_S:
+                break
+    return best

@@ -1,0 +1,68 @@
+"""Conditions of a measurement that the user is told, one line each."""
+
+from __future__ import annotations
+
+import inspect
+from typing import TYPE_CHECKING
+
+from pytest_gpuperf.recording.errors import RecordingError
+
+if TYPE_CHECKING:
+    from pytest_gpuperf.recording.nvml import NvmlSampler
+    from pytest_gpuperf.recording.options import Options
+    from pytest_gpuperf.recording.sampling import Samples, Warmup
+    from pytest_gpuperf.recording.worker_threads import ThreadWatch
+
+_told: set[str] = set()
+
+
+def value_notes(value: object) -> tuple[str, ...]:
+    """Notes on a first call whose work is still to come.
+
+    Raises
+    ------
+    RecordingError
+        The call gave a coroutine, which is closed: no call of the workload would do any work.
+    """
+    if inspect.iscoroutine(value):
+        value.close()
+        raise RecordingError(
+            "gpuperf: the workload is a coroutine function, so that a call does no work: "
+            "measure a function that runs it to its end (asyncio.run)"
+        )
+    if inspect.isgenerator(value) or inspect.isasyncgen(value):
+        return ("the workload returns a generator: its body is not run and not measured",)
+    return ()
+
+
+def sample_notes(samples: Samples, warmup: Warmup, options: Options) -> tuple[str, ...]:
+    """Notes on samples that deserve less trust, or are not what they seem."""
+    from gpuperf_analyzers.stats import FEWEST_SAMPLES
+
+    notes = []
+    if not warmup.steady:
+        notes.append(f"still getting faster after {warmup.elapsed_us / 1e6:.1f} s of warm-up")
+    if len(samples.us) < FEWEST_SAMPLES:
+        notes.append(
+            f"only {len(samples.us)} samples (max_time {options.max_time_s:g} s): an interval "
+            f"takes {FEWEST_SAMPLES}"
+        )
+    if samples.calls_per_sample > 1:
+        notes.append(f"a sample is the mean of {samples.calls_per_sample} calls")
+    return tuple(notes)
+
+
+def thread_notes(watch: ThreadWatch) -> tuple[str, ...]:
+    """A note where the workload's own threads worked."""
+    if not watch.worked:
+        return ()
+    return ("Python threads worked beside the workload: their ops are not in trace or FLOP",)
+
+
+def telemetry_notes(nvml: NvmlSampler) -> tuple[str, ...]:
+    """Why there is no telemetry, once a process for each reason."""
+    reason = nvml.absent_reason
+    if reason is None or reason in _told:
+        return ()
+    _told.add(reason)
+    return (f"no clocks, power or temperature: {reason}",)
