@@ -43,7 +43,7 @@ PIDS = "pids.json"
 
 _GRACE_S = 1.0
 """How long the other ranks may go on after one failed: one of them may be the cause."""
-_EXIT_GRACE_S = 5.0
+_EXIT_GRACE_S = 3.0
 """How long a rank that has left its value may take to end."""
 _DUMP_S = 2.0
 """How long hung ranks have to write their stacks."""
@@ -65,6 +65,7 @@ class _Rank:
     ended_at: float | None = None
     stopped_as: State | None = None
     cut_bytes: int = 0
+    kept: str = ""
     value_seen_at: float | None = None
 
 
@@ -176,8 +177,9 @@ class Supervisor:
                 rank.value_seen_at = rank.value_seen_at or now
                 if now - rank.value_seen_at > _EXIT_GRACE_S:
                     kill_group(rank.process.pid)
-            if rank.files.output.stat().st_size > _OUTPUT_LIMIT:
-                rank.cut_bytes += rank.files.output.stat().st_size
+            if _size(rank.files.output) > _OUTPUT_LIMIT:
+                rank.kept = tail(rank.files.output, _TAIL)
+                rank.cut_bytes += _size(rank.files.output)
                 os.truncate(rank.files.output, 0)
 
     def _failed(self, rank: _Rank) -> bool:
@@ -225,7 +227,7 @@ class Supervisor:
             exit_status=status if status >= 0 else None,
             signal=_signal_name(-status) if status < 0 and state is State.KILLED else "",
             ended_s=(rank.ended_at or time.monotonic()) - self.began,
-            output=tail(rank.files.output, _TAIL),
+            output=(rank.kept + tail(rank.files.output, _TAIL))[-_TAIL:],
             output_bytes=rank.cut_bytes + _size(rank.files.output),
             stacks=stacks if stacks.count("\n") > 1 else "",
             stage=stage,
