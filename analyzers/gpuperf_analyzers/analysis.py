@@ -159,7 +159,7 @@ def analyze(trace: Trace, config: Config | None = None) -> Analysis:
         metrics=config.metrics,
         values=_values(found, config, findings),
         findings=tuple(dict.fromkeys(findings)),
-        invalid=invalid_metrics(findings),
+        invalid=invalid_metrics(findings) if found else _nothing_to_judge(findings, config),
         block=block,
         devices=found,
     )
@@ -173,6 +173,18 @@ def invalid_metrics(findings: tuple[Finding, ...]) -> dict[str, str]:
             at = f"{finding.at}: " if finding.at else ""
             reasons.setdefault(metric, f"{at}{finding.message} ({finding.code})")
     return reasons
+
+
+def _nothing_to_judge(findings: tuple[Finding, ...], config: Config) -> dict[str, str]:
+    """Every metric, with the reason that there is no device."""
+    reason = no_device_reason(findings)
+    return dict.fromkeys(config.metrics, reason)
+
+
+def no_device_reason(findings: tuple[Finding, ...]) -> str:
+    """Why a trace has no device to analyze."""
+    codes = (f"{f.message} ({f.code})" for f in findings if f.code in NO_DEVICE)
+    return next(codes, "the trace has nothing to analyze")
 
 
 def finding_json(finding: Finding) -> dict[str, Any]:
@@ -214,7 +226,7 @@ def _values(
 ) -> dict[str, Value]:
     """One value a metric: the worst device's, or why there is none."""
     if not found:
-        reason = next((f.message for f in findings if f.code in NO_DEVICE), "nothing to analyze")
+        reason = no_device_reason(findings)
         return {name: absent(name, reason) for name in config.metrics}
     several = len(found) > 1
     return {

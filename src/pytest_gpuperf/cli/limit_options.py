@@ -72,8 +72,21 @@ class _Limit(argparse.Action):
 def _merged(before: object, text: str) -> object:
     device, separator, value = text.rpartition("=")
     if not separator:
-        return {**before, "default": text} if isinstance(before, dict) else text
+        written = _number_or_text(text)
+        return {**before, "default": written} if isinstance(before, dict) else written
     earlier = before if isinstance(before, dict) else {}
-    if isinstance(before, str):
+    if before is not None and not isinstance(before, dict):
         earlier = {"default": before}
-    return {**earlier, device.strip(): value.strip()}
+    return {**earlier, device.strip(): _number_or_text(value)}
+
+
+def _number_or_text(text: str) -> float | str:
+    """A bare number as a marker would have it, anything else as it stands."""
+    try:
+        return int(text)
+    except ValueError:
+        pass
+    try:
+        return float(text)
+    except ValueError:
+        return text.strip()

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from gpuperf_analyzers.display import show
 from gpuperf_analyzers.set_analysis import rank_labels
 from pytest_gpuperf.cli.console import emit, table, words
+from pytest_gpuperf.cli.views.values import value_words
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -56,4 +56,4 @@ def _print_group(console: Console, found: SetAnalysis, names: Sequence[str]) -> 
 
 
 def _cell(value: float | None, metric: Metric) -> str:
-    return "-" if value is None else show(value, metric.unit)
+    return "-" if value is None else value_words(value, metric)

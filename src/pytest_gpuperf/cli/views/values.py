@@ -15,11 +15,13 @@ if TYPE_CHECKING:
 
 _IN_THE_TREE = frozenset(
     {
-        "window", "busy", "busy_time", "idle_time", "compute_time", "comm_time", "memory_time",
+        "window", "busy_time", "idle_time", "compute_time", "comm_time", "memory_time",
         "exposed_comm", "overlapped_comm", "exposed_memory", "idle_host_bound",
         "idle_launch_latency", "idle_dependency", "idle_unknown",
     }
 )  # fmt: skip
+_RATIOS = frozenset({"busy", "idle", "overlap"})
+"""In the tree too; repeated only as ratios over steps, with an interval."""
 
 
 def print_values(
@@ -32,7 +34,7 @@ def print_values(
     absent: dict[str, list[str]] = {}
     for name, metric in metrics.items():
         value = values.get(name)
-        if value is None or name in _IN_THE_TREE:
+        if value is None or name in _IN_THE_TREE or (name in _RATIOS and value.interval is None):
             continue
         if value.value is None:
             absent.setdefault(value.absent_reason or "", []).append(metric.title)
@@ -54,4 +56,4 @@ def print_values(
 
 def value_words(value: float, metric: Metric) -> str:
     """The value with its unit; TFLOPS without, since the title says it."""
-    return number(value) if metric.title == metric.unit else show(value, metric.unit)
+    return number(value) if metric.title == metric.unit == "TFLOPS" else show(value, metric.unit)
