@@ -1,0 +1,253 @@
+"""pytest's door: options, the marker, the fixture, and the hooks that judge and report.
+
+Imported at every start of pytest, so nothing heavy may be imported here: numpy, torch and rich
+are imported where something is measured or shown.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from gpuperf_analyzers.limits import LimitError
+from pytest_gpuperf.session.collecting import DECLARED, declare, select
+from pytest_gpuperf.session.declaration import DEFAULTED, Declaration, parse_defaults
+from pytest_gpuperf.session.run import Run
+from pytest_gpuperf.session.running import ITEM, finished, judged_call, require_torch
+
+if TYPE_CHECKING:
+    import pluggy
+    import torch
+
+    from pytest_gpuperf.session.fixture import Gpuperf
+
+RUN = pytest.StashKey[Run]()
+
+MARKER = (
+    "gpuperf(**limits): measure this test and hold it to limits such as min_tflops=0.5, "
+    'max_step_time="3ms", min_overlap={"NVIDIA H100": 0.6, "cpu": 0.1}; '
+    "`gpuperf metrics` lists every metric"
+)
+_INI_HELP = {
+    "warmup": 'time spent calling a workload before the first sample ("1s")',
+    "max_time": 'time after which no further sample is begun ("2s")',
+    "steps": "profiled steps (3)",
+    "timeout": 'time limit of the ranks of one gpuperf.ddp call ("60s")',
+    "timer": "wall or event",
+    "dtype": "dtype that declared FLOPs are executed in",
+    "device": "device to measure on",
+}
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """The options of the group ``gpuperf`` and their ini mirrors."""
+    group = parser.getgroup("gpuperf", "performance of GPU code")
+
+    def flag(name: str, text: str) -> None:
+        group.addoption(f"--gpuperf-{name}", action="store_true", default=None, help=text)
+        parser.addini(f"gpuperf_{name}", f"--gpuperf-{name}: {text}", type="bool", default=False)
+
+    def value(name: str, metavar: str, text: str, default: str = "") -> None:
+        group.addoption(f"--gpuperf-{name}", metavar=metavar, default=None, help=text)
+        if name not in DEFAULTED:
+            parser.addini(f"gpuperf_{name}", f"--gpuperf-{name}: {text}", default=default)
+
+    flag("report", "show a table of all results, and keep a report and every trace")
+    value("dir", "DIR", "where the report and the traces go (.gpuperf)", ".gpuperf")
+    value("json", "PATH", "write the report as JSON to PATH")
+    value("markdown", "PATH", "write the report as markdown to PATH")
+    value("device", "DEVICE", "device to measure on: cpu, cuda or cuda:N")
+    flag("strict", "let AMBIGUOUS, UNMEASURED, NO-BASELINE and INCOMPARABLE fail too")
+    flag("disable", "run each workload once, unmeasured")
+    flag("only", "run only the tests that measure")
+    flag("skip", "skip the tests that measure")
+    for name in DEFAULTED:
+        parser.addini(f"gpuperf_{name}", _INI_HELP[name], default="")
+
+
+def option(config: pytest.Config, name: str) -> Any:
+    """An option from the command line, else from the ini file."""
+    given = config.getoption(f"gpuperf_{name}")
+    return config.getini(f"gpuperf_{name}") if given is None else given
+
+
+def path_option(config: pytest.Config, name: str) -> Path | None:
+    """A path: relative to where pytest was called, or, from the ini file, to the root folder."""
+    given = config.getoption(f"gpuperf_{name}")
+    if given is not None:
+        return Path(config.invocation_params.dir, given)
+    written = config.getini(f"gpuperf_{name}")
+    return Path(config.rootpath, written) if written else None
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Declare the marker, read the settings, and gather results where reports arrive."""
+    config.addinivalue_line("markers", MARKER)
+    if option(config, "only") and option(config, "skip"):
+        raise pytest.UsageError("--gpuperf-only and --gpuperf-skip leave no test to run")
+    try:
+        defaults = parse_defaults(
+            {name: config.getini(f"gpuperf_{name}") for name in DEFAULTED},
+            device=config.getoption("gpuperf_device"),
+        )
+    except LimitError as error:
+        raise pytest.UsageError(f"gpuperf: {error}") from None
+    report = bool(option(config, "report"))
+    directory = path_option(config, "dir")
+    assert directory is not None  # noqa: S101 - the ini option has a default
+    config.stash[RUN] = Run(
+        directory=directory,
+        defaults=defaults,
+        make_hooks=lambda: _hooks(config),
+        disabled=bool(option(config, "disable")),
+        strict=bool(option(config, "strict")),
+        keep_traces=report,
+    )
+    # A worker of a parallel run sends its reports to the controller, which tells the results.
+    if not hasattr(config, "workerinput"):
+        config.pluginmanager.register(_Results(config), "gpuperf-results")
+
+
+def _hooks(config: pytest.Config) -> pluggy.PluginManager:
+    """Our hookspecs with the built-in plugin, installed ones, and pytest plugins that have some.
+
+    A ``conftest.py`` is a pytest plugin, so its hook implementations are found here.
+    """
+    from gpuperf_analyzers.registry import plugin_manager
+
+    manager = plugin_manager()
+    for plugin in config.pluginmanager.get_plugins():
+        names = [name for name in dir(plugin) if name.startswith("gpuperf_")]
+        implements = any(hasattr(getattr(plugin, name, None), "gpuperf_impl") for name in names)
+        if implements and not manager.is_registered(plugin):
+            manager.register(plugin)
+    try:
+        manager.check_pending()
+    except Exception as error:
+        raise pytest.UsageError(f"gpuperf: {error}") from error
+    return manager
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Parse every marker; a misspelt limit ends the run here, before anything is measured."""
+    run = config.stash[RUN]
+    declare(items, run)
+    select(config, items, only=option(config, "only"), skip=option(config, "skip"))
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Skip what measures where there is no torch."""
+    if item.stash.get(DECLARED, None) is not None and not item.config.stash[RUN].disabled:
+        require_torch()
+
+
+@pytest.fixture
+def gpuperf(request: pytest.FixtureRequest) -> Gpuperf:
+    """Measures a workload: ``gpuperf(fn, *args)`` returns what ``fn`` returns.
+
+    ``gpuperf.result`` has the numbers; the limits of the marker ``gpuperf`` judge them.
+    """
+    from pytest_gpuperf.session.fixture import Gpuperf as Fixture
+
+    run = request.config.stash[RUN]
+    if not run.disabled:
+        require_torch()
+    item = request.node
+    declaration = item.stash.get(DECLARED, None) or run.defaults
+    measured = Fixture(item.nodeid, declaration, run)
+    item.stash[ITEM] = measured
+    return measured
+
+
+@pytest.fixture
+def gpuperf_device(request: pytest.FixtureRequest) -> torch.device:
+    """The device that this test is measured on, for fixtures that make its inputs."""
+    from pytest_gpuperf.session.fixture import Gpuperf as Fixture
+
+    run = request.config.stash[RUN]
+    require_torch()
+    declaration: Declaration = request.node.stash.get(DECLARED, None) or run.defaults
+    return Fixture(request.node.nodeid, declaration, run).device
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item: pytest.Item) -> Generator[None, Any, Any]:
+    """Measure a body that is the workload, and judge what was measured."""
+    return (yield from judged_call(item, item.config.stash[RUN]))
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item, call: pytest.CallInfo[None]
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Attach the results to the report of the call, so that they travel wherever it does."""
+    report = yield
+    records = finished(item) if call.when == "call" else []
+    if records:
+        from pytest_gpuperf.report import section_text
+
+        # An attribute of plain types crosses from a worker to the controller with the report.
+        vars(report)["gpuperf_records"] = records
+        text = "\n".join(section_text(record) for record in records)
+        report.sections.append(("gpuperf", text))
+    return report
+
+
+class _Results:
+    """Gathers the records of all reports; shows and writes them at the end."""
+
+    def __init__(self, config: pytest.Config) -> None:
+        self._config = config
+        self._run = config.stash[RUN]
+        self._written: list[str] = []
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        """Keep the records that came with a report, from here or from a worker."""
+        self._run.records += getattr(report, "gpuperf_records", [])
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_sessionfinish(self) -> None:
+        """Write the reports that were asked for."""
+        wanted = {name: path_option(self._config, name) for name in ("json", "markdown")}
+        if wanted["json"] is None and option(self._config, "report"):
+            wanted["json"] = self._run.directory / "report.json"
+        for name, path in wanted.items():
+            if path is not None and (self._run.records or option(self._config, name)):
+                self._written.append(self._write(name, path))
+
+    def _write(self, name: str, path: Path) -> str:
+        """Write one report; the line that says where it is, or why it is not."""
+        from pytest_gpuperf.report import write_markdown, write_report
+
+        records = self._run.records
+        environment: dict[str, str] = next(
+            (r["environment"] for r in records if r.get("environment")), {}
+        )
+        try:
+            if name == "json":
+                write_report(
+                    records, path.parent, environment, root=self._config.rootpath, path=path
+                )
+            else:
+                write_markdown(records, path)
+        except OSError as error:
+            return f"gpuperf: {path} could not be written: {error}"
+        return f"gpuperf: report in {path}"
+
+    def pytest_terminal_summary(
+        self, terminalreporter: pytest.TerminalReporter, config: pytest.Config
+    ) -> None:
+        """The table, a line for each soft verdict, and where the reports are."""
+        # Soft verdicts are lines of our own: as Python warnings, -W error would turn them red.
+        if self._run.records:
+            from pytest_gpuperf.report import terminal_summary
+
+            table = bool(option(config, "report"))
+            terminal_summary(self._run.records, terminalreporter, config, table=table)
+        if config.get_verbosity() >= 0:
+            for line in self._written:
+                terminalreporter.write_line(line)

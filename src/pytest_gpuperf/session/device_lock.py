@@ -1,0 +1,60 @@
+"""One measurement at a time on a device, whichever process makes it.
+
+Parallel test workers run their tests side by side, but what is being timed must have the device
+to itself. The lock is a file named after the device, in a folder of this user's.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import tempfile
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import torch
+
+
+@contextlib.contextmanager
+def device_lock(devices: Iterable[torch.device]) -> Iterator[None]:
+    """Hold every one of `devices` alone, waiting for whoever has one now.
+
+    Locks are taken in the order of their names, so that two launches over the same GPUs cannot
+    wait for each other.
+    """
+    from filelock import FileLock
+
+    folder = _lock_folder()
+    with contextlib.ExitStack() as held:
+        for key in sorted({device_key(device) for device in devices}):
+            held.enter_context(FileLock(str(folder / f"{key}.lock")))
+        yield
+
+
+def device_key(device: torch.device) -> str:
+    """``cpu``, or the GPU's UUID: an index means another GPU under CUDA_VISIBLE_DEVICES."""
+    if device.type != "cuda":
+        return str(device.type)
+    import torch
+
+    properties = torch.cuda.get_device_properties(device)
+    # Older torch does not tell the UUID; the index is then taken after CUDA_VISIBLE_DEVICES.
+    uuid = getattr(properties, "uuid", None)
+    key = str(uuid) if uuid else _visible(device.index or 0)
+    return re.sub(r"[^\w.-]", "_", f"cuda-{key}")
+
+
+def _visible(index: int) -> str:
+    visible = [v for v in os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",") if v.strip()]
+    return visible[index].strip() if index < len(visible) else str(index)
+
+
+def _lock_folder() -> Path:
+    """A folder that this user alone writes, the same one for every process of theirs."""
+    owner = os.getuid() if hasattr(os, "getuid") else "user"
+    folder = Path(tempfile.gettempdir()) / f"gpuperf-locks-{owner}"
+    folder.mkdir(mode=0o700, exist_ok=True)
+    return folder

@@ -1,0 +1,260 @@
+"""The object that the fixture ``gpuperf`` hands to a test."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING, Any, Literal, NoReturn, TypeVar
+
+import pytest
+
+from gpuperf_analyzers.limits import LimitError, Verdict
+from pytest_gpuperf.session.declaration import Declaration, parse_items
+from pytest_gpuperf.session.measurement import Measurement
+from pytest_gpuperf.session.places import folder_name
+from pytest_gpuperf.session.user_frames import without_our_frames
+
+if TYPE_CHECKING:
+    import torch
+
+    from gpuperf_analyzers.limits import Limit
+    from pytest_gpuperf.recording.regions import Region
+    from pytest_gpuperf.session.measuring import Request
+    from pytest_gpuperf.session.run import Run
+
+T = TypeVar("T")
+
+DISABLED = "measuring is disabled (--gpuperf-disable)"
+
+
+class Gpuperf:
+    """Measures what it is given, and keeps the results for the marker's limits to judge.
+
+    Attributes
+    ----------
+    result
+        The latest :class:`Measurement`.
+    results
+        All of this test, in order.
+    extra_info
+        Whatever the test wants to be kept beside the numbers in the report.
+    """
+
+    def __init__(self, test: str, declaration: Declaration, run: Run) -> None:
+        self.test = test
+        self.declaration = declaration
+        self.results: list[Measurement] = []
+        self.extra_info: dict[str, object] = {}
+        self.called = False
+        self._run = run
+        self._device: torch.device | None = None
+        self._region_limits: dict[str, tuple[Limit, ...]] = {}
+
+    @property
+    def result(self) -> Measurement:
+        """The latest measurement.
+
+        Raises
+        ------
+        RuntimeError
+            Nothing has been measured yet.
+        """
+        if not self.results:
+            raise RuntimeError("gpuperf.result: nothing has been measured yet in this test")
+        return self.results[-1]
+
+    @property
+    def device(self) -> torch.device:
+        """The device to measure on: ``cuda:0`` where there is one, else ``cpu``, or as asked for.
+
+        A marker that asks for a device which is not here skips its test; an option that does
+        fails it, since then no test could run.
+        """
+        __tracebackhide__ = True
+        if self._device is None:
+            from pytest_gpuperf.recording import RecordingError, TorchMissingError, resolve_device
+
+            try:
+                self._device = resolve_device(self.declaration.device)
+            except TorchMissingError as error:
+                pytest.skip(str(error))
+            except RecordingError as error:
+                if self.declaration.device_asked == "marker":
+                    pytest.skip(f"{Verdict.UNMEASURED}: {error}")
+                pytest.fail(str(error), pytrace=False)
+        return self._device
+
+    def __call__(self, fn: Callable[..., T], /, *args: Any, name: str = "", **kwargs: Any) -> T:
+        """Measure ``fn(*args, **kwargs)`` and return what its first call returned.
+
+        Parameters
+        ----------
+        fn
+            The workload.
+        name
+            Tells several measurements of one test apart. A workload with a keyword ``name`` of
+            its own goes through :meth:`run` and ``functools.partial``.
+        """
+        __tracebackhide__ = True
+        return self.run(partial(fn, *args, **kwargs) if args or kwargs else fn, name=name)
+
+    def run(
+        self,
+        fn: Callable[[], T],
+        *,
+        setup: Callable[[], object] | None = None,
+        teardown: Callable[[], object] | None = None,
+        items: float | None = None,
+        tokens: float | None = None,
+        name: str = "",
+    ) -> T:
+        """Measure ``fn()`` and return what its first call returned.
+
+        Parameters
+        ----------
+        fn
+            The workload.
+        setup, teardown
+            Called before and after each call of `fn`, outside the timed part.
+        items, tokens
+            How many one call handles, for the throughput.
+        name
+            Tells several measurements of one test apart.
+
+        Raises
+        ------
+        pytest.UsageError
+            `fn` is not callable, or both `items` and `tokens` are given.
+        """
+        __tracebackhide__ = True
+        self.called = True
+        declaration = self._with_items(items, tokens)
+        if not callable(fn):
+            raise pytest.UsageError(f"gpuperf: {fn!r} is not a function to measure")
+        if self._run.disabled:
+            return self._once(fn, setup, teardown, name)
+        from pytest_gpuperf.recording import RecordingError
+        from pytest_gpuperf.session.measuring import measure
+
+        request = self._request(name, declaration)
+        try:
+            value, measurement = measure(fn, setup, teardown, request)
+        except RecordingError as error:
+            self._refuse(name, str(error))
+        except BaseException as error:  # noqa: BLE001 - passed on, untouched but for our frames
+            raise without_our_frames(error)  # noqa: B904 - it is the same exception
+        self._keep(measurement)
+        return value
+
+    def ddp(
+        self,
+        make_step: Callable[[int, int], Callable[[], object]],
+        *,
+        world_size: int,
+        backend: Literal["auto", "gloo", "nccl"] = "auto",
+        items: float | None = None,
+        tokens: float | None = None,
+        name: str = "",
+    ) -> None:
+        """Measure a step that runs on `world_size` ranks at once, one process each.
+
+        Parameters
+        ----------
+        make_step
+            ``make_step(rank, world_size)`` returns the step; a function at module level, which
+            each rank's process loads by its file.
+        world_size
+            Number of ranks.
+        backend
+            ``nccl`` on GPUs, ``gloo`` on the CPU; ``auto`` takes what is here.
+        items, tokens
+            How many one step of one rank handles, for the throughput.
+        name
+            Tells several measurements of one test apart.
+
+        Raises
+        ------
+        pytest.UsageError
+            `make_step` is a closure or a lambda, or the ranks asked for cannot be had.
+        """
+        __tracebackhide__ = True
+        self.called = True
+        declaration = self._with_items(items, tokens)
+        from pytest_gpuperf.session.ddp_failure import RankFailure
+        from pytest_gpuperf.session.measuring_ranks import measure_ranks, run_ranks_once
+
+        request = self._request(name, declaration)
+        try:
+            if self._run.disabled:
+                run_ranks_once(make_step, world_size, backend, request)
+                self._keep(Measurement(name=name, reason=DISABLED))
+            else:
+                self._keep(measure_ranks(make_step, world_size, backend, request))
+        except RankFailure as failure:
+            pytest.fail(str(failure), pytrace=False)
+        except ValueError as error:
+            raise pytest.UsageError(str(error)) from None
+
+    def region(self, name: str, **limits: object) -> Region:
+        """A part of the workload, timed on its own, with limits such as ``max_step_time="2ms"``.
+
+        Raises
+        ------
+        pytest.UsageError
+            A limit that cannot be understood.
+        """
+        __tracebackhide__ = True
+        from pytest_gpuperf.recording.regions import region
+
+        if name not in self._region_limits and limits:
+            from pytest_gpuperf.session.judging import region_limits
+
+            self._region_limits[name] = region_limits(name, limits, self._run.metrics())
+        return region(name)
+
+    def _with_items(self, items: float | None, tokens: float | None) -> Declaration:
+        __tracebackhide__ = True
+        try:
+            return replace(self.declaration, **parse_items(items, tokens))
+        except LimitError as error:
+            raise pytest.UsageError(f"gpuperf: {error}") from None
+
+    def _once(
+        self,
+        fn: Callable[[], T],
+        setup: Callable[[], object] | None,
+        teardown: Callable[[], object] | None,
+        name: str,
+    ) -> T:
+        __tracebackhide__ = True
+        if setup is not None:
+            setup()
+        value = fn()
+        if teardown is not None:
+            teardown()
+        self._keep(Measurement(name=name, reason=DISABLED))
+        return value
+
+    def _request(self, name: str, declaration: Declaration) -> Request:
+        from pytest_gpuperf.session.measuring import Request
+
+        place = f"{len(self.results)}" + (f"-{folder_name(name)}" if name else "")
+        regions: Mapping[str, tuple[Limit, ...]] = self._region_limits
+        return Request(
+            name=name,
+            declaration=declaration,
+            device=self.device,
+            folder=self._run.traces / folder_name(self.test) / place,
+            config=self._run.config(),
+            region_limits=regions,
+        )
+
+    def _refuse(self, name: str, reason: str) -> NoReturn:
+        """End the test: there is no value that the rest of its body could go on with."""
+        __tracebackhide__ = True
+        self._keep(Measurement(name=name, verdict=Verdict.INVALID, reason=reason))
+        pytest.fail(f"{Verdict.INVALID} {reason}", pytrace=False)
+
+    def _keep(self, measurement: Measurement) -> None:
+        self.results.append(measurement)

@@ -1,0 +1,132 @@
+"""One measurement on this process's device: record, read the trace back, analyze, judge."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from pytest_gpuperf.session.decided import decider
+from pytest_gpuperf.session.device_lock import device_lock
+from pytest_gpuperf.session.judging import RegionLimits, measurement_of, parse_region_limits
+
+if TYPE_CHECKING:
+    import torch
+
+    from gpuperf_analyzers.config import Config
+    from pytest_gpuperf.recording import Options
+    from pytest_gpuperf.session.declaration import Declaration
+    from pytest_gpuperf.session.measurement import Measurement
+
+T = TypeVar("T")
+
+TRACE_NAME = "rank0.pt.trace.json.gz"
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What one call of the fixture asks for.
+
+    Attributes
+    ----------
+    name
+        Name of the measurement.
+    declaration
+        What the test declares, with this call's own items.
+    device
+        Where to measure.
+    folder
+        Where its traces go.
+    config
+        The resolved hookspecs.
+    region_limits
+        Limits of the regions that the test declared so far; read after the workload has run.
+    """
+
+    name: str
+    declaration: Declaration
+    device: torch.device
+    folder: Path
+    config: Config
+    region_limits: RegionLimits = field(default_factory=dict)
+
+
+def recording_options(declaration: Declaration) -> Options:
+    """How the recording is to measure what `declaration` asks for."""
+    from pytest_gpuperf.recording import Options
+
+    d = declaration
+    return Options(
+        warmup_s=d.warmup_s,
+        max_time_s=d.max_time_s,
+        steps=d.steps,
+        timer=d.timer,
+        flops=d.flops,
+        dtype=d.dtype,
+        bytes=d.bytes,
+        items=d.items,
+        items_unit=d.items_unit,
+    )
+
+
+def sampled_limits(request: Request) -> Callable[[tuple[float, ...]], bool] | None:
+    """What the sampling asks to know whether the limits are decided."""
+    from pytest_gpuperf.recording.devices import device_title
+
+    d = request.declaration
+    return decider(
+        d.limits,
+        device_name=device_title(request.device),
+        device_type=request.device.type,
+        items=d.items,
+        flops=d.flops,
+    )
+
+
+def measure(
+    fn: Callable[[], T],
+    setup: Callable[[], object] | None,
+    teardown: Callable[[], object] | None,
+    request: Request,
+) -> tuple[T, Measurement]:
+    """What the first call of `fn` returned, and what was measured.
+
+    Raises
+    ------
+    RecordingError
+        The workload cannot be measured here.
+    Exception
+        Whatever the workload raises.
+    """
+    from gpuperf_analyzers.analysis import analyze
+    from gpuperf_analyzers.trace import read_trace
+    from pytest_gpuperf.recording import record
+
+    request.folder.mkdir(parents=True, exist_ok=True)
+    with device_lock([request.device]):
+        recorded = record(
+            fn,
+            device=request.device,
+            options=recording_options(request.declaration),
+            trace_path=request.folder / TRACE_NAME,
+            name=request.name,
+            setup=setup,
+            teardown=teardown,
+            decided=sampled_limits(request),
+            config=request.config,
+        )
+        # Analyzing takes the CPU, so it is part of what others must wait for.
+        analysis = analyze(read_trace(recorded.trace_path), request.config)
+    regions: Mapping[str, Any] = {
+        **parse_region_limits(recorded.region_limits, request.config.metrics),
+        **request.region_limits,
+    }
+    measurement = measurement_of(
+        analysis,
+        blocks=(recorded.block,),
+        traces=(recorded.trace_path,),
+        declaration=request.declaration,
+        region_limits=regions,
+    )
+    return recorded.value, measurement

@@ -1,0 +1,91 @@
+"""One measurement on several ranks: launch, read the set of traces back, analyze, judge."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Literal
+
+from pytest_gpuperf.session.device_lock import device_lock
+from pytest_gpuperf.session.judging import measurement_of
+from pytest_gpuperf.session.measuring import Request, recording_options, sampled_limits
+
+if TYPE_CHECKING:
+    import torch
+
+    from pytest_gpuperf.session.measurement import Measurement
+
+Backend = Literal["auto", "gloo", "nccl"]
+MakeStep = Callable[[int, int], Callable[[], object]]
+
+
+def measure_ranks(
+    make_step: MakeStep, world_size: int, backend: Backend, request: Request
+) -> Measurement:
+    """Measure ``make_step(rank, world_size)()`` on every rank, and judge the set.
+
+    Raises
+    ------
+    ValueError
+        `make_step` cannot be loaded by another process, or the ranks asked for cannot be had.
+    RankFailure
+        A rank raised, was killed or hung; the message names it.
+    """
+    from gpuperf_analyzers.set_analysis import analyze_set
+    from gpuperf_analyzers.trace import read_traces
+    from pytest_gpuperf.session.ddp import measure_ddp
+
+    declaration = request.declaration
+    with device_lock(_devices(request.device, world_size)):
+        outcome = measure_ddp(
+            make_step,
+            world_size,
+            backend=backend,
+            options=recording_options(declaration),
+            device=request.device,
+            trace_dir=request.folder,
+            stem="ddp",
+            timeout_s=declaration.timeout_s,
+            name=request.name,
+            decided=sampled_limits(request),
+        )
+        analysis = analyze_set(read_traces(list(outcome.trace_paths)), request.config)
+    return measurement_of(
+        analysis,
+        blocks=outcome.blocks,
+        traces=outcome.trace_paths,
+        declaration=declaration,
+        region_limits=request.region_limits,
+        notes=outcome.notes,
+    )
+
+
+def run_ranks_once(
+    make_step: MakeStep, world_size: int, backend: Backend, request: Request
+) -> None:
+    """Call ``make_step(rank, world_size)()`` once on every rank, unmeasured.
+
+    Raises
+    ------
+    ValueError, RankFailure
+        As for :func:`measure_ranks`.
+    """
+    from pytest_gpuperf.session.ddp import run_ddp_once
+
+    run_ddp_once(
+        make_step,
+        world_size,
+        backend=backend,
+        device=request.device,
+        workdir=request.folder,
+        timeout_s=request.declaration.timeout_s,
+    )
+
+
+def _devices(device: torch.device, world_size: int) -> list[torch.device]:
+    """The devices that the ranks may run on."""
+    import torch
+
+    if device.type != "cuda":
+        return [device]
+    count = min(world_size, torch.cuda.device_count())
+    return [torch.device("cuda", index) for index in range(count)]

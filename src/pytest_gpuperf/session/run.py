@@ -1,0 +1,77 @@
+"""What one pytest run shares among its tests: settings, the resolved hookspecs, the records."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pytest_gpuperf.session.declaration import Declaration
+
+if TYPE_CHECKING:
+    import pluggy
+
+    from gpuperf_analyzers.config import Config
+    from gpuperf_analyzers.metrics import Metric
+
+
+@dataclass(slots=True)
+class Run:
+    """Settings of one pytest run, and what is made once and only when asked for.
+
+    Attributes
+    ----------
+    directory
+        Where traces and the report go.
+    defaults
+        The declaration of a test without a marker.
+    make_hooks
+        Makes the plugin manager that holds the hookspecs' implementations.
+    disabled
+        Workloads run once, unmeasured.
+    strict
+        Soft verdicts fail too.
+    keep_traces
+        Traces of passing tests are kept too.
+    records
+        Results so far, in the order of reports.
+    """
+
+    directory: Path
+    defaults: Declaration
+    make_hooks: Callable[[], pluggy.PluginManager]
+    disabled: bool = False
+    strict: bool = False
+    keep_traces: bool = False
+    records: list[dict[str, Any]] = field(default_factory=list)
+    _hooks: pluggy.PluginManager | None = None
+    _config: Config | None = None
+    _metrics: Mapping[str, Metric] | None = None
+
+    @property
+    def traces(self) -> Path:
+        """The folder of the traces."""
+        return self.directory / "traces"
+
+    def hooks(self) -> pluggy.PluginManager:
+        """The plugin manager of the hookspecs, made at the first call."""
+        if self._hooks is None:
+            self._hooks = self.make_hooks()
+        return self._hooks
+
+    def metrics(self) -> Mapping[str, Metric]:
+        """Every metric by name; cheap, since collection asks for it."""
+        if self._metrics is None:
+            from gpuperf_analyzers.registry import load_metrics
+
+            self._metrics = load_metrics(self.hooks())
+        return self._metrics
+
+    def config(self) -> Config:
+        """The resolved hookspecs, made at the first measurement."""
+        if self._config is None:
+            from gpuperf_analyzers.registry import load_config
+
+            self._config = load_config(self.hooks())
+        return self._config

@@ -1,0 +1,191 @@
+"""One test's call: the body as workload, the judgement after it, and the failure."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import json
+from collections.abc import Callable, Generator
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from gpuperf_analyzers.failure_text import failure_text
+from gpuperf_analyzers.limits import Judgement, Limit, Verdict
+from pytest_gpuperf.session.collecting import DECLARED, FIXTURE
+from pytest_gpuperf.session.fixture import Gpuperf
+from pytest_gpuperf.session.measurement import Measurement, result_record
+from pytest_gpuperf.session.places import discard
+from pytest_gpuperf.session.run import Run
+
+ITEM = pytest.StashKey[Gpuperf]()
+"""The fixture object of each test that measures, while it runs."""
+_RECORDS = pytest.StashKey[list[dict[str, Any]]]()
+
+_ASYNC = "an async test is left alone: measure a function that runs to its end (asyncio.run)"
+_NEVER_CALLED = (
+    "the test has the marker and asks for the fixture, but never called it: call gpuperf(fn), "
+    "or leave the fixture out to measure the body"
+)
+
+
+def require_torch() -> None:
+    """Skip the test where torch cannot be imported."""
+    __tracebackhide__ = True
+    try:
+        import torch  # noqa: F401 - only whether it can be imported
+    except ImportError as error:
+        hint = "" if error.name not in (None, "torch") else ": pip install pytest-gpuperf[torch]"
+        pytest.skip(f"gpuperf measures with torch, which cannot be imported ({error}){hint}")
+
+
+def judged_call(item: pytest.Item, run: Run) -> Generator[None, Any, Any]:
+    """Around the call of one test: measure its body if that is the workload, then judge.
+
+    Raises
+    ------
+    pytest.fail.Exception
+        The verdict fails the test. An exception of the test's own passes through instead.
+    """
+    __tracebackhide__ = True
+    declaration = item.stash.get(DECLARED, None)
+    if declaration is None or not isinstance(item, pytest.Function):
+        return (yield)
+    restore = _measure_body(item, run) if FIXTURE not in item.fixturenames else None
+    try:
+        outcome = yield
+    finally:
+        if restore is not None:
+            restore()
+        measured = item.stash.get(ITEM, None)
+        # unittest hands exceptions to the item instead of raising them.
+        own_failure = bool(getattr(item, "_excinfo", None))
+        records = _records(item, measured, run)
+        item.stash[_RECORDS] = records
+    if measured is None or own_failure:
+        return outcome
+    if not measured.results and declaration.marked:
+        measured.results.append(_unmeasured(item, measured))
+        records[:] = _records(item, measured, run)
+    text = _failure(measured, records, run)
+    _tidy(measured, records, run, failed=bool(text))
+    if text:
+        raise pytest.fail.Exception(text, pytrace=False)
+    return outcome
+
+
+def finished(item: pytest.Item) -> list[dict[str, Any]]:
+    """The records of a test whose call has ended, once; empty before and after."""
+    records: list[dict[str, Any]] = item.stash.get(_RECORDS, [])
+    item.stash[_RECORDS] = []
+    item.user_properties += [p for record in records for p in _properties(record)]
+    return records
+
+
+def _measure_body(item: pytest.Function, run: Run) -> Callable[[], None] | None:
+    """Put a measured body in place of the test's own; what undoes it comes back.
+
+    The fixtures that the body asks for are its set-up: they are made once, before.
+    """
+    body = item.obj
+    measured = Gpuperf(item.nodeid, item.stash[DECLARED], run)
+    item.stash[ITEM] = measured
+    if _is_async(body):
+        return None
+
+    @functools.wraps(body)
+    def workload(*args: Any, **kwargs: Any) -> Any:
+        __tracebackhide__ = True
+        return measured.run(functools.partial(body, *args, **kwargs))
+
+    item.obj = workload
+
+    def restore() -> None:
+        item.obj = body
+
+    return restore
+
+
+def _is_async(function: Callable[..., Any]) -> bool:
+    return inspect.iscoroutinefunction(function) or inspect.isasyncgenfunction(function)
+
+
+def _unmeasured(item: pytest.Function, measured: Gpuperf) -> Measurement:
+    """What stands for a marked test that measured nothing."""
+    if _is_async(item.obj) and FIXTURE not in item.fixturenames:
+        limits = measured.declaration.limits or (Limit("gpuperf", "step_time", "us", "max"),)
+        judgements = tuple(
+            Judgement(j.text, j.metric, j.direction, j.unit, Verdict.UNMEASURED, reason=_ASYNC)
+            for j in limits
+        )
+        return Measurement(
+            verdict=Verdict.UNMEASURED, judgements=judgements, notes=(_ASYNC,), reason=_ASYNC
+        )
+    reason = "the workload raised, and nothing was measured" if measured.called else _NEVER_CALLED
+    return Measurement(verdict=Verdict.INVALID, reason=reason)
+
+
+def _records(item: pytest.Item, measured: Gpuperf | None, run: Run) -> list[dict[str, Any]]:
+    """The records of everything measured so far, as JSON types that any report can carry."""
+    if measured is None or run.disabled:
+        return []
+    units = {name: metric.unit for name, metric in run.metrics().items()}
+    records = [
+        result_record(m, test=item.nodeid, units=units, extra_info=measured.extra_info)
+        for m in measured.results
+    ]
+    # numpy numbers and paths become what they mean; anything else its text.
+    plain: list[dict[str, Any]] = json.loads(json.dumps(records, default=_plain))
+    return plain
+
+
+def _plain(value: Any) -> Any:
+    number = getattr(value, "item", None)
+    if callable(number) and getattr(value, "size", 1) == 1:
+        return number()
+    return str(value)
+
+
+def _failure(measured: Gpuperf, records: list[dict[str, Any]], run: Run) -> str:
+    """The text of every result that fails the test, ``""`` where none does."""
+    if run.disabled:
+        return ""
+    texts = []
+    for result, record in zip(measured.results, records, strict=True):
+        if result.verdict is None or not result.verdict.fails(strict=run.strict):
+            continue
+        record["failure"] = failure_text(record)
+        named = len(measured.results) > 1
+        texts.append(
+            f"{_title(record, records)}{record['failure']}" if named else record["failure"]
+        )
+    return "\n".join(texts)
+
+
+def _title(record: dict[str, Any], records: list[dict[str, Any]]) -> str:
+    return f"[{record['name'] or records.index(record) + 1}] "
+
+
+def _tidy(measured: Gpuperf, records: list[dict[str, Any]], run: Run, *, failed: bool) -> None:
+    """Remove the traces of a test that passed, unless a report is wanted."""
+    if failed or run.keep_traces:
+        return
+    for index, (result, record) in enumerate(zip(measured.results, records, strict=False)):
+        discard(result.traces, root=run.traces)
+        record["traces"] = []
+        measured.results[index] = replace(result, traces=())
+
+
+def _properties(record: dict[str, Any]) -> list[tuple[str, object]]:
+    """The record as JUnit XML properties: the verdict, the limited values and the step time."""
+    prefix = f"gpuperf.{record['name']}." if record["name"] else "gpuperf."
+    properties: list[tuple[str, object]] = []
+    if record["verdict"] is not None:
+        properties.append((f"{prefix}verdict", record["verdict"]))
+    wanted = dict.fromkeys(["step_time", *(limit["metric"] for limit in record["limits"])])
+    for metric in wanted:
+        value = record["values"].get(metric, {})
+        if value.get("value") is not None:
+            properties.append((f"{prefix}{metric}", value["value"]))
+    return properties
