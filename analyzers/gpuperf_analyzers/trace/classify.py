@@ -105,6 +105,9 @@ def device_findings(trace: Trace) -> tuple[Finding, ...]:
                 "no time: the definition names gpu_memcpy and gpu_memset",
                 old,
                 example="Memcpy",
+                invalidates=frozenset(
+                    {"memory_time", "exposed_memory", "host_to_device", "device_to_host"}
+                ),
             )
         )
     return tuple(found) if devices(trace) else (*found, _no_device(trace))

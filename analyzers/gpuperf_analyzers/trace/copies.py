@@ -124,11 +124,10 @@ def _operand_bytes(dims: str, dtypes: str) -> int:
         shape, dtype = json.loads(dims)[0], json.loads(dtypes)[0]
     except (ValueError, IndexError, TypeError):
         return -1
-    if not isinstance(shape, list) or dtype not in DTYPE_BYTES:
+    size = DTYPE_BYTES.get(str(dtype).removeprefix("struct "))
+    if size is None or not isinstance(shape, list) or not all(isinstance(n, int) for n in shape):
         return -1
-    if not all(isinstance(n, int) for n in shape):
-        return -1
-    return math.prod(shape) * DTYPE_BYTES[dtype]
+    return math.prod(shape) * size
 
 
 def copy_ops(trace: Trace) -> I64:

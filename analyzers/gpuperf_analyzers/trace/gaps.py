@@ -99,9 +99,7 @@ def longest_gaps(
     parts = idle_spans(trace, device, config)
     found = activity(trace, device, config)
     begin = trace.events.ts[found.rows]
-    step_rows = host_steps(trace)
-    ops = trace.rows(Category.CPU_OP, Category.USER_ANNOTATION)
-    ops = ops[~np.isin(trace.events.name[ops], trace.events.name[step_rows])]
+    ops = host_work(trace)
     calls = trace.rows(Category.RUNTIME, Category.DRIVER)
     result = []
     for start, end in gaps[order].tolist():
@@ -117,8 +115,8 @@ def longest_gaps(
             Gap(
                 start, end, **size, kind=max(size, key=lambda k: size[k]),
                 next_activity=trace.name_of(int(found.rows[index])) if followed else "",
-                cpu_ops=_ran_during(trace, ops, start, end, shown),
-                calls=_ran_during(trace, calls, start, end, shown),
+                cpu_ops=ran_during(trace, ops, start, end, shown),
+                calls=ran_during(trace, calls, start, end, shown),
             )
         )  # fmt: skip
     return tuple(result)
@@ -147,7 +145,13 @@ def _followed(
     return np.isin(end, trace.events.ts[found.rows])
 
 
-def _ran_during(
+def host_work(trace: Trace) -> I64:
+    """Rows of the CPU ops and annotations that say what the host did; step spans are not among."""
+    ops = trace.rows(Category.CPU_OP, Category.USER_ANNOTATION)
+    return ops[~np.isin(trace.events.name[ops], trace.events.name[host_steps(trace)])]
+
+
+def ran_during(
     trace: Trace, rows: I64, start: int, end: int, shown: int
 ) -> tuple[tuple[str, int], ...]:
     """Outermost spans among `rows` that overlap [start, end), by name: time inside it."""

@@ -62,4 +62,6 @@ def by_op(trace: Trace, rows: I64) -> tuple[Sync, ...]:
     np.add.at(blocked, which, e.dur[rows])
     text = [["" if i < 0 else trace.strings[i] for i in kind] for kind in kinds.tolist()]
     order = np.lexsort((-count, -blocked)).tolist()
-    return tuple(Sync(*text[i], int(count[i]), int(blocked[i])) for i in order)
+    return tuple(
+        Sync(text[i][0], text[i][1], text[i][2], int(count[i]), int(blocked[i])) for i in order
+    )
