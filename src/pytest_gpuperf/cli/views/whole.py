@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING
 
 from pytest_gpuperf.cli.console import make_console, words
 from pytest_gpuperf.cli.views.header import print_findings, print_header
+from pytest_gpuperf.cli.views.host import print_host
+from pytest_gpuperf.cli.views.ops import print_ops
 from pytest_gpuperf.cli.views.ranks import print_ranks
 from pytest_gpuperf.cli.views.timeline import print_gaps, print_timeline
 from pytest_gpuperf.cli.views.values import print_values
@@ -71,5 +73,7 @@ def print_rank(console: Console, rank: Analysis, *, top: int, step: str | None) 
     for device in rank.devices:
         print_timeline(console, device, step)
         print_gaps(console, device, top)
+        print_ops(console, device, top)
+        print_host(console, device, top)
         print_values(console, device.values, rank.metrics)
         console.print()
