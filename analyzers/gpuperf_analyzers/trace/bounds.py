@@ -11,6 +11,9 @@ KIB, MIB, GIB = 2**10, 2**20, 2**30
 class Bounds:
     """Limits of the reader, in bytes unless said otherwise.
 
+    Nesting has no number here: the decoder refuses what is deeper than the interpreter's own
+    recursion limit, and such an event is left out.
+
     Attributes
     ----------
     block
@@ -24,8 +27,6 @@ class Bounds:
     ratio, ratio_from
         Text may be `ratio` times the compressed size once it is longer than `ratio_from`. Traces
         compress 10 to 60 times; what compresses 1000 times is a bomb.
-    nesting
-        Deepest nesting of arrays and objects in one event.
     """
 
     block: int = 256 * KIB
@@ -34,7 +35,6 @@ class Bounds:
     inflated: int = 64 * GIB
     ratio: int = 300
     ratio_from: int = 256 * MIB
-    nesting: int = 100
 
 
 DEFAULT_BOUNDS = Bounds()

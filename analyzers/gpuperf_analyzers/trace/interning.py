@@ -40,7 +40,7 @@ class Strings:
         try:
             return np.fromiter(map(self._ids.__getitem__, values), np.int32, len(values))
         except TypeError:  # a list or dict where a name belongs
-            texts = [v if isinstance(v, str) or v is None else str(v) for v in values]
+            texts = [None if isinstance(v, (list, dict)) else v for v in values]
             return np.fromiter(map(self._ids.__getitem__, texts), np.int32, len(texts))
 
     def raws(self, values: Iterable[Any], count: int) -> I32:
@@ -93,7 +93,8 @@ class Categories(dict[Any, int]):
         try:
             return np.fromiter(map(self.__getitem__, values), np.int8, len(values))
         except TypeError:  # unhashable: not a category
-            return np.fromiter(map(category, values), np.int8, len(values))
+            texts = [v if isinstance(v, str) else "" for v in values]
+            return np.fromiter(map(self.__getitem__, texts), np.int8, len(values))
 
 
 class _TrackIds(dict[tuple[Any, Any], int]):
@@ -118,7 +119,7 @@ def track_part(value: Any) -> int | str:
         return int(value)
     if isinstance(value, (int, str)):
         return value
-    return "" if value is None else str(value)
+    return "" if value is None else f"({type(value).__name__})"
 
 
 class Tracks:

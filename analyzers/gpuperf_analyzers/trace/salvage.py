@@ -7,7 +7,6 @@ here is a hundred times slower than the decoder.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 _STRING = rb'"(?:[^"\\]|\\.)*"'
@@ -15,15 +14,14 @@ _TOKEN = re.compile(_STRING + rb"|[{}\[\]]", re.DOTALL)
 _MEND = re.compile(
     rb'(?P<string>"(?:[^"\\]|\\.)*")'
     rb"|(?P<number>[-+]?\b(?:NaN|nan|Infinity|infinity|inf|Inf)\b)"
-    rb"|(?P<comma>,(?=\s*[}\]]))"
+    rb"|(?P<comma>,(?=\s*(?:[}\],]|\Z)))"
+    rb"|(?P<gap>\}(?=\s*\{))"
     rb"|(?P<huge>-?\d+(?:\.\d+)?[eE]\+?\d{3,})",
     re.DOTALL,
 )
 _CONTROL = re.compile(rb"[\x00-\x1f]")
 _ESCAPE = re.compile(rb'\\(?:(["\\/bfnrt])|u([0-9a-fA-F]{4})|(.))', re.DOTALL)
-_EVENT_START = re.compile(rb'[,\[]?\s*(\{\s*"(?:ph|name|cat|pid|tid|ts|dur|id|args|bp|s)"\s*:)')
-_NEXT_EVENT = re.compile(rb'\}?\s*,\s*(\{\s*"(?:ph|name|cat|pid|tid|ts|dur|id|args|bp|s)"\s*:)')
-_INVALID = re.compile(rb"[\x80-\xff]")
+_NEXT_EVENT = re.compile(rb',\s*(\{\s*"(?:ph|name|cat|pid|tid|ts|dur|id|args|bp|s)"\s*:)')
 
 
 @dataclass(slots=True)
@@ -73,6 +71,9 @@ def mend(block: bytes) -> Mended:
         if kind == "comma":
             mended.note(match.start(), "a trailing comma")
             return b""
+        if kind == "gap":
+            mended.note(match.end(), "a missing comma")
+            return b"},"
         if kind == "huge" and abs(float(found)) != float("inf"):
             return found
         mended.note(match.start(), f"{found[:20].decode()} is not a JSON number")
@@ -107,83 +108,21 @@ def _mend_surrogates(string: bytes) -> bytes:
     return _SURROGATES.sub(lambda m: m.group() if m.lastindex else b"\\ufffd", string)
 
 
-@dataclass(frozen=True, slots=True)
-class Item:
-    """One element of the list of events: its text, its place in the block, its depth."""
-
-    start: int
-    end: int
-    depth: int
-
-
-@dataclass(frozen=True, slots=True)
-class Walk:
-    """Where a walk over a block ended: the first unread byte, and whether the list ended there."""
-
-    items: tuple[Item, ...]
-    rest: int
-    closed: bool
-
-
-_LITERAL = re.compile(rb"[^\s,{}\[\]\"]+")
-_GAP = re.compile(rb"[\s,]*")
-
-
-def walk(block: bytes, *, final: bool) -> Walk:
-    """Split `block`, from an element's start, into elements by brackets and strings.
-
-    `final`: no more text will come, so an element that the text ends in is not kept back.
-    """
-    items: list[Item] = []
-    at = 0
-    while True:
-        at = _end(_GAP, block, at)
-        if at >= len(block):
-            return Walk(tuple(items), at, closed=False)
-        byte = block[at : at + 1]
-        if byte in b"]}":
-            return Walk(tuple(items), at, closed=True)
-        if byte not in b'{["':
-            end = _end(_LITERAL, block, at)
-            if end == len(block) and not final:
-                return Walk(tuple(items), at, closed=False)
-            items.append(Item(at, end, 0))
-            at = end
-            continue
-        end, depth = _element(block, at)
-        if end < 0:
-            return Walk(tuple(items), at, closed=False)
-        items.append(Item(at, end, depth))
-        at = end
-
-
-def _end(pattern: re.Pattern[bytes], block: bytes, at: int) -> int:
-    match = pattern.match(block, at)
-    return match.end() if match else at
-
-
-def _element(block: bytes, start: int) -> tuple[int, int]:
-    """End of the element at `start` (-1 where the text ends in it) and its deepest nesting."""
-    depth = deepest = 0
+def element_end(block: bytes, start: int) -> int:
+    """End of the object or array at `start`, by its brackets; -1 where the text ends in it."""
+    depth = 0
     for match in _TOKEN.finditer(block, start):
         token = block[match.start()]
         if token in b"{[":
             depth += 1
-            deepest = max(deepest, depth)
         elif token in b"}]":
             depth -= 1
         if depth <= 0:
-            return match.end(), deepest
-    return -1, deepest
+            return match.end()
+    return -1
 
 
 def next_event(block: bytes, after: int) -> int:
     """Start of the next text that looks like an event's beginning, -1 where there is none."""
     match = _NEXT_EVENT.search(block, after)
     return match.start(1) if match else -1
-
-
-def starts(block: bytes, begin: int, end: int) -> Iterator[int]:
-    """Each place between `begin` and `end` that looks like an event's beginning."""
-    for match in _NEXT_EVENT.finditer(block, begin, end):
-        yield match.start(1)
