@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from gpuperf_analyzers.set_analysis import rank_labels
@@ -12,48 +13,61 @@ from pytest_gpuperf.cli.views.values import value_words
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from gpuperf_analyzers.metrics import Metric
     from gpuperf_analyzers.set_analysis import SetAnalysis
 
-_TIMES = (
+_SHOWN = (
     "window", "step_time", "busy", "idle", "compute_time", "comm_time", "exposed_comm", "overlap",
-)  # fmt: skip
-_OTHERS = (
     "tflops", "mfu", "kernel_launches", "host_syncs", "host_to_device", "collectives",
     "collective_bytes", "busbw", "peak_memory", "peak_memory_growth", "throughput",
 )  # fmt: skip
-_MOST_COLUMNS = 8
+_ROWS = ("mean", "lowest", "highest", "worst")
+
+
+@dataclass(frozen=True, slots=True)
+class _Column:
+    """A metric's title, a cell a rank, and the cells of the rows under them."""
+
+    title: str
+    cells: tuple[str, ...]
+    under: tuple[str, ...]
+
+    @property
+    def width(self) -> int:
+        """Columns that it takes; a title breaks between words only."""
+        return max(len(text) for text in (*self.title.split(), *self.cells, *self.under))
 
 
 def print_ranks(console: Console, found: SetAnalysis) -> None:
-    """The table of times and the table of the rest."""
-    for group in (_TIMES, _OTHERS):
-        shown = [name for name in group if name in found.spread][:_MOST_COLUMNS]
-        if shown:
-            _print_group(console, found, shown)
+    """As many tables as the metrics that some rank has need at this width."""
+    labels = (*rank_labels(found.ranks), *_ROWS)
+    room = console.width - max(len(label) for label in labels)
+    group: list[_Column] = []
+    for column in (_column(found, name) for name in _SHOWN if name in found.spread):
+        if group and sum(c.width + 1 for c in (*group, column)) > room:
+            _print_group(console, found, group)
+            group = []
+        group.append(column)
+    if group:
+        _print_group(console, found, group)
 
 
-def _print_group(console: Console, found: SetAnalysis, names: Sequence[str]) -> None:
-    metrics = [found.metrics[name] for name in names]
-    shown = table("", *(metric.title for metric in metrics), numbers="rest")
-    for column in shown.columns[1:]:
-        column.no_wrap = False
-    for label, rank in zip(rank_labels(found.ranks), found.ranks, strict=True):
-        values = [rank.values[name].value for name in names]
-        cells = [_cell(v, m) for v, m in zip(values, metrics, strict=True)]
-        shown.add_row(words(label), *map(words, cells))
+def _column(found: SetAnalysis, name: str) -> _Column:
+    metric, spread = found.metrics[name], found.spread[name]
+    values = (rank.values[name].value for rank in found.ranks)
+    numbers = (spread.mean, spread.lowest, spread.highest)
+    under = (*(value_words(value, metric) for value in numbers), spread.worst_at)
+    cells = tuple("-" if value is None else value_words(value, metric) for value in values)
+    return _Column(metric.title, cells, under)
+
+
+def _print_group(console: Console, found: SetAnalysis, group: Sequence[_Column]) -> None:
+    shown = table("", *(column.title for column in group), numbers="rest")
+    for made, column in zip(shown.columns[1:], group, strict=True):
+        made.no_wrap = False  # titles may break
+        made.min_width = column.width
+    for index, label in enumerate(rank_labels(found.ranks)):
+        shown.add_row(words(label), *(words(column.cells[index]) for column in group))
     shown.add_section()
-    spreads = [found.spread[name] for name in names]
-    rows = {
-        "mean": [_cell(s.mean, m) for s, m in zip(spreads, metrics, strict=True)],
-        "lowest": [_cell(s.lowest, m) for s, m in zip(spreads, metrics, strict=True)],
-        "highest": [_cell(s.highest, m) for s, m in zip(spreads, metrics, strict=True)],
-        "worst": [s.worst_at for s in spreads],
-    }
-    for title, cells in rows.items():
-        shown.add_row(words(title), *map(words, cells))
+    for index, title in enumerate(_ROWS):
+        shown.add_row(words(title), *(words(column.under[index]) for column in group))
     emit(console, shown)
-
-
-def _cell(value: float | None, metric: Metric) -> str:
-    return "-" if value is None else value_words(value, metric)
