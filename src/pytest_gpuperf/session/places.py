@@ -18,7 +18,7 @@ def folder_name(text: str) -> str:
     length, changed the text, a short digest keeps it apart from its like.
     """
     plain = re.sub(r"[^\w.\[\]=-]+", "-", text).strip("-.")
-    if plain == text and len(plain) <= _LONGEST_NAME:
+    if text and plain == text and len(plain) <= _LONGEST_NAME:
         return plain
     digest = hashlib.sha256(text.encode("utf-8", "backslashreplace")).hexdigest()[:_DIGEST]
     return f"{plain[:_LONGEST_NAME]}-{digest}"

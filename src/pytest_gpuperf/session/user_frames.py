@@ -6,22 +6,26 @@ from pathlib import Path
 from types import TracebackType
 from typing import TypeVar
 
-_PACKAGE = str(Path(__file__).resolve().parent.parent)
+_PACKAGE = Path(__file__).resolve().parent.parent
+_RECORDING = _PACKAGE / "recording"
 
 E = TypeVar("E", bound=BaseException)
 
 
 def without_our_frames(error: E) -> E:
-    """`error` with its traceback beginning at the user's own code.
+    """`error` without the frames of the recording that called the workload.
 
-    Frames of this package ahead of the first foreign one are dropped. An exception that never
-    left this package keeps its traceback: it is ours to mend.
+    What is left begins at the workload's first Python frame; nothing is left of one written in
+    C. An exception from elsewhere in this package keeps its traceback: it is ours to mend.
     """
-    first = error.__traceback__
-    while first is not None and _ours(first):
-        first = first.tb_next
-    return error.with_traceback(first) if first is not None else error
+    last: TracebackType | None = None
+    following = error.__traceback__
+    while following is not None and _in(following, _PACKAGE):
+        last, following = following, following.tb_next
+    if last is None or not _in(last, _RECORDING):
+        return error
+    return error.with_traceback(following)
 
 
-def _ours(frame: TracebackType) -> bool:
-    return frame.tb_frame.f_code.co_filename.startswith(_PACKAGE)
+def _in(frame: TracebackType, folder: Path) -> bool:
+    return folder in Path(frame.tb_frame.f_code.co_filename).parents

@@ -1,0 +1,133 @@
+"""What a marker declares over the ini file's defaults."""
+
+from __future__ import annotations
+
+import pytest
+
+from gpuperf_analyzers.limits import LimitError
+from gpuperf_analyzers.metrics import BUILTIN
+from pytest_gpuperf.session.declaration import (
+    DEFAULTED,
+    Declaration,
+    parse_defaults,
+    parse_items,
+    parse_keywords,
+)
+
+METRICS = {metric.name: metric for metric in BUILTIN}
+
+
+def declared(**keywords: object) -> Declaration:
+    return parse_keywords(keywords, METRICS, Declaration())
+
+
+def test_the_defaults_are_those_of_the_documentation() -> None:
+    plain = parse_defaults({})
+    assert (plain.warmup_s, plain.max_time_s, plain.steps, plain.timeout_s) == (1.0, 2.0, 3, 60.0)
+    assert (plain.device, plain.timer, plain.dtype, plain.marked) == (None, None, None, False)
+
+
+@pytest.mark.parametrize(
+    ("keyword", "written", "field", "stored"),
+    [
+        ("warmup", "500ms", "warmup_s", 0.5),
+        ("warmup", "0s", "warmup_s", 0.0),
+        ("max_time", "2s", "max_time_s", 2.0),
+        ("steps", 10, "steps", 10),
+        ("timeout", "1min", "timeout_s", 60.0),
+        ("timer", "wall", "timer", "wall"),
+        ("dtype", "bfloat16", "dtype", "bf16"),
+        ("dtype", "fp16", "dtype", "fp16"),
+        ("device", "cuda:1", "device", "cuda:1"),
+        ("flops", 2 * 1024**3, "flops", 2.0 * 1024**3),
+        ("flops", "3GFLOP", "flops", 3e9),
+        ("bytes", 1024, "bytes", 1024.0),
+        ("bytes", "1KiB", "bytes", 1024.0),
+        ("items", 32, "items", 32.0),
+        ("tokens", 4096, "items", 4096.0),
+    ],
+)
+def test_a_keyword_of_the_measurement_is_kept_in_its_unit(
+    keyword: str, written: object, field: str, stored: object
+) -> None:
+    declaration = declared(**{keyword: written})
+    assert getattr(declaration, field) == stored
+    assert declaration.limits == ()
+    assert declaration.marked
+
+
+def test_tokens_and_items_are_told_apart_by_name_only() -> None:
+    assert declared(tokens=8).items_unit == "tokens"
+    assert declared(items=8).items_unit == "items"
+    with pytest.raises(LimitError, match="give one"):
+        declared(items=8, tokens=8)
+
+
+@pytest.mark.parametrize(
+    ("keyword", "written"),
+    [
+        ("warmup", 1),
+        ("warmup", "1GB"),
+        ("max_time", -1),
+        ("steps", 0),
+        ("steps", 2.5),
+        ("timeout", "0s"),
+        ("timer", "cuda"),
+        ("dtype", "complex64"),
+        ("device", "tpu"),
+        ("device", "cuda:x"),
+        ("flops", "3GB"),
+        ("flops", 0),
+        ("items", 0),
+        ("items", "many"),
+        ("bytes", "3ms"),
+    ],
+)
+def test_a_keyword_that_cannot_be_understood_is_named(keyword: str, written: object) -> None:
+    with pytest.raises(LimitError, match=f"^{keyword}: "):
+        declared(**{keyword: written})
+
+
+def test_limits_and_options_stand_side_by_side() -> None:
+    declaration = declared(min_overlap=0.6, steps=12, max_host_syncs=0)
+    assert [limit.text for limit in declaration.limits] == ["min_overlap=0.6", "max_host_syncs=0"]
+    assert declaration.steps == 12
+
+
+def test_none_takes_back_a_keyword() -> None:
+    declaration = declared(min_overlap=None, steps=None)
+    assert declaration.limits == ()
+    assert declaration.steps == 3
+
+
+def test_a_misspelt_option_is_answered_with_its_name() -> None:
+    with pytest.raises(LimitError, match="warmup"):
+        declared(warmpu="1s")
+
+
+def test_ini_values_are_the_defaults_of_a_marker() -> None:
+    defaults = parse_defaults({"warmup": "10ms", "steps": "7", "timer": "wall", "dtype": ""})
+    declaration = parse_keywords({"steps": 2}, METRICS, defaults)
+    assert (declaration.warmup_s, declaration.steps, declaration.timer) == (0.01, 2, "wall")
+
+
+@pytest.mark.parametrize("key", DEFAULTED)
+def test_an_ini_value_that_cannot_be_understood_names_its_key(key: str) -> None:
+    with pytest.raises(LimitError, match=f"^gpuperf_{key} in the ini file: "):
+        parse_defaults({key: "?"})
+
+
+def test_the_device_of_the_marker_stands_over_the_option_and_that_over_the_ini_file() -> None:
+    ini = parse_defaults({"device": "cpu"})
+    assert (ini.device, ini.device_asked) == ("cpu", "option")
+    option = parse_defaults({"device": "cpu"}, device="cuda:1")
+    assert (option.device, option.device_asked) == ("cuda:1", "option")
+    marker = parse_keywords({"device": "cuda:0"}, METRICS, option)
+    assert (marker.device, marker.device_asked) == ("cuda:0", "marker")
+
+
+def test_items_of_one_call_are_read_like_the_markers() -> None:
+    assert parse_items(None, None) == {}
+    assert parse_items(None, 64) == {"items": 64.0, "items_unit": "tokens"}
+    with pytest.raises(LimitError, match="give one"):
+        parse_items(1, 1)

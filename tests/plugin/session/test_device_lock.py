@@ -1,0 +1,48 @@
+"""One measurement at a time on a device, across processes."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from pytest_gpuperf.session.device_lock import device_key, device_lock  # noqa: E402
+
+
+def test_a_cpu_is_one_device() -> None:
+    assert device_key(torch.device("cpu")) == "cpu"
+
+
+def test_two_processes_never_hold_the_same_device(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    log = tmp_path / "log"
+    # Each notes when it has the lock and when it lets go; side by side these would interleave.
+    script = textwrap.dedent(f"""
+        import time
+        from types import SimpleNamespace
+        from pytest_gpuperf.session.device_lock import device_lock
+        with device_lock([SimpleNamespace(type="cpu")]):
+            with open({str(log)!r}, "a", buffering=1) as out:
+                out.write("in\\n")
+                time.sleep(0.3)
+                out.write("out\\n")
+    """)
+    processes = [subprocess.Popen([sys.executable, "-c", script]) for _ in range(2)]
+    assert [p.wait(60) for p in processes] == [0, 0]
+    assert log.read_text().split() == ["in", "out", "in", "out"]
+
+
+def test_the_lock_is_let_go_when_the_workload_raises(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    for _ in range(2):
+        with pytest.raises(ZeroDivisionError), device_lock([torch.device("cpu")]):
+            raise ZeroDivisionError
