@@ -22,6 +22,7 @@ from gpuperf_analyzers.live_block import LiveBlock, parse_live_block
 from pytest_gpuperf.ranks import LaunchError, RankOutcome, State, Target, launch
 from pytest_gpuperf.session.ddp_child import measure_rank
 from pytest_gpuperf.session.ddp_failure import RankFailure, failure_of
+from pytest_gpuperf.session.ddp_joined import record_joined, torchrun_place
 
 if TYPE_CHECKING:
     import torch
@@ -133,38 +134,85 @@ def measure_ddp(
             f"gpuperf.ddp: world_size must be a whole number from 1, not {world_size!r}"
         )
     plan = plan_ranks(backend, str(device), world_size)
+    place = torchrun_place()
+    if place is not None and place.world_size != world_size:
+        raise ValueError(
+            f"gpuperf.ddp: torchrun started {place.world_size} ranks, the test asks for "
+            f"{world_size}: start as many, or run pytest without torchrun"
+        )
     trace_dir.mkdir(parents=True, exist_ok=True)
-    for stale in trace_dir.glob(f"{escape(stem)}.rank*"):
-        stale.unlink()
-    threads = threads_per_rank(world_size)
-    payload = {
-        "make_step": target.to_json(),
-        "backend": plan.backend,
-        "device_type": plan.device_type,
-        "gpus": plan.gpus,
-        "threads": threads,
-        "name": name,
-        # A peak measured by one rank while the others compute would be none.
-        "options": _pickled("options", replace(options, measure_peak=False)),
-        "decided": _pickled("decided", decided),
-    }
-    workdir = Path(tempfile.mkdtemp(prefix=".ranks-", dir=trace_dir))
+    if place is None or place.rank == 0:
+        for stale in trace_dir.glob(f"{escape(stem)}.rank*"):
+            stale.unlink()
+    # A peak measured by one rank while the others compute would be none.
+    options = replace(options, measure_peak=False)
+    paths = tuple(trace_dir / f"{stem}.rank{rank}{TRACE_SUFFIX}" for rank in range(world_size))
+    if place is not None:
+        outcomes = record_joined(
+            make_step,
+            place,
+            backend=plan.backend,
+            device_type=plan.device_type,
+            options=options,
+            paths=paths,
+            timeout_s=timeout_s,
+            name=name,
+            decided=decided,
+        )
+    else:
+        payload = {
+            "make_step": target.to_json(),
+            "backend": plan.backend,
+            "device_type": plan.device_type,
+            "gpus": plan.gpus,
+            "threads": threads_per_rank(world_size),
+            "name": name,
+            "options": _pickled("options", options),
+            "decided": _pickled("decided", decided),
+        }
+        outcomes = _launched(payload, plan, paths, timeout_s, stacks_stem=trace_dir / stem)
+    return DdpOutcome(
+        world_size=world_size,
+        backend=plan.backend,
+        device_type=plan.device_type,
+        trace_paths=paths,
+        blocks=tuple(parse_live_block(o.value["block"]) for o in outcomes),
+        region_limits=outcomes[0].value["region_limits"],
+        notes=plan.notes,
+        output=outcomes[0].output,
+        reporter=place is None or place.rank == 0,
+    )
+
+
+def _launched(
+    payload: dict[str, Any],
+    plan: Plan,
+    paths: tuple[Path, ...],
+    timeout_s: float,
+    *,
+    stacks_stem: Path,
+) -> list[RankOutcome]:
+    """Launch the ranks that `payload` describes; their outcomes, their traces at `paths`."""
+    # Beside the traces, so that moving them there is a rename.
+    workdir = Path(tempfile.mkdtemp(prefix=".ranks-", dir=stacks_stem.parent))
     try:
         outcomes = launch(
             Target.of(measure_rank),
-            world_size,
+            len(paths),
             payload=payload,
             timeout_s=timeout_s,
             workdir=workdir,
-            env=_environment(plan, threads),
+            env=_environment(plan, payload["threads"]),
         )
         if any(o.state is not State.DONE for o in outcomes):
-            raise failure_of(outcomes, timeout_s, stacks_stem=trace_dir / stem)
-        return _gathered(outcomes, plan, trace_dir, stem)
+            raise failure_of(outcomes, timeout_s, stacks_stem=stacks_stem)
+        for outcome, path in zip(outcomes, paths, strict=True):
+            Path(outcome.value["trace"]).replace(path)
     except LaunchError as error:
         raise RankFailure(f"gpuperf.ddp: {error}") from error
     finally:
         shutil.rmtree(workdir, ignore_errors=True)
+    return outcomes
 
 
 def plan_ranks(backend: str, device: str, world_size: int) -> Plan:
@@ -226,22 +274,3 @@ def _pickled(what: str, value: object) -> str:
         return base64.b64encode(pickle.dumps(value)).decode("ascii")
     except (pickle.PicklingError, AttributeError, TypeError) as error:
         raise ValueError(f"gpuperf.ddp: {what} cannot be sent to the ranks: {error}") from error
-
-
-def _gathered(outcomes: list[RankOutcome], plan: Plan, trace_dir: Path, stem: str) -> DdpOutcome:
-    """The outcome of ranks that all came through; their traces moved into place."""
-    paths = []
-    for outcome in outcomes:
-        path = trace_dir / f"{stem}.rank{outcome.rank}{TRACE_SUFFIX}"
-        Path(outcome.value["trace"]).replace(path)
-        paths.append(path)
-    return DdpOutcome(
-        world_size=len(outcomes),
-        backend=plan.backend,
-        device_type=plan.device_type,
-        trace_paths=tuple(paths),
-        blocks=tuple(parse_live_block(o.value["block"]) for o in outcomes),
-        region_limits=outcomes[0].value["region_limits"],
-        notes=plan.notes,
-        output=outcomes[0].output,
-    )

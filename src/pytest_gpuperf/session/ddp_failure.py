@@ -98,17 +98,19 @@ def _cause(outcomes: Sequence[RankOutcome]) -> RankOutcome | None:
 
 def _what(cause: RankOutcome) -> str:
     """How the rank ended, in words."""
-    where = _stage(cause)
+    where = f" {_stage(cause)}".rstrip()
     if cause.error is not None:
-        return f"raised {cause.error.type} {where}: {cause.error.message}"
+        return f"raised {cause.error.type}{where}: {cause.error.message}"
     if cause.state is State.KILLED:
         hint = "; the system sends it when memory runs out" if cause.signal == "SIGKILL" else ""
-        return f"was killed by {cause.signal} {where}, {cause.ended_s:.1f} s after the start{hint}"
-    return f"ended its process itself with exit status {cause.exit_status} {where}"
+        return f"was killed by {cause.signal}{where}, {cause.ended_s:.1f} s after the start{hint}"
+    return f"ended its process itself with exit status {cause.exit_status}{where}"
 
 
 def _stage(outcome: RankOutcome) -> str:
-    """Where in its work the rank was, in words."""
+    """Where in its work the rank was, in words; "" where it told nothing."""
+    if not outcome.stage:
+        return ""
     if outcome.calls_begun == 0:
         return f"while {outcome.stage}" if outcome.stage[:3] != "in " else outcome.stage
     if outcome.calls_begun > outcome.calls_done:
@@ -148,7 +150,7 @@ def _standing(outcome: RankOutcome, place: _Place | None) -> str:
     """One rank's line in the message of a hang."""
     if outcome.state is not State.HUNG:
         return f"had ended ({outcome.state.value})"
-    where = _stage(outcome)
+    where = _stage(outcome) or "starting"
     if place is None:
         return f"{where}; it gave no stack (stopped, or in a call that cannot be interrupted)"
     return f"{where}, {'waiting ' if place.waiting else ''}{place}"
