@@ -17,7 +17,7 @@ from gpuperf_analyzers.trace.model import I64, Trace
 from gpuperf_analyzers.trace.phases import Phase, phases
 from gpuperf_analyzers.trace.selection import Activity, activity
 from gpuperf_analyzers.trace.slowdown import OverlapSlowdown, overlap_slowdown
-from gpuperf_analyzers.trace.steps import step_of, steps
+from gpuperf_analyzers.trace.steps import steps
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -79,7 +79,7 @@ class Times:
 
 @dataclass(frozen=True, slots=True)
 class PhaseTimes:
-    """GPU time (union, ns) of each part of one step; a part's own overlaps count once."""
+    """Each part of one step: union of its activity, clipped to the step's window, ns."""
 
     name: str
     forward_ns: int
@@ -114,6 +114,11 @@ _PHASES = {
     "forward_time": "forward_ns",
     "backward_time": "backward_ns",
     "optimizer_time": "optimizer_ns",
+}
+_NO_PHASE = {
+    "forward_time": "no activity is linked to a CPU op outside of backward and optimizer",
+    "backward_time": "no activity is linked to the autograd engine",
+    "optimizer_time": "no activity is linked to an Optimizer annotation",
 }
 
 
@@ -188,9 +193,8 @@ class Timeline:
 
     def _phase(self, name: str, field: str) -> Value:
         samples = np.array([getattr(p, field) for p in self.phases]) / 1e3
-        known = any(p.forward_ns or p.backward_ns or p.optimizer_ns for p in self.phases)
-        if not known:
-            return absent(name, "no activity could be linked to the op that launched it")
+        if not samples.any():
+            return absent(name, _NO_PHASE[name])
         if not self.steps:
             return Value(name, float(samples[0]), source=f"whole window: {NO_STEPS}")
         return stats.median_value(name, samples, f"median of {len(samples)} steps")
@@ -241,6 +245,7 @@ def analyze(trace: Trace, config: Config, device: Device) -> Timeline:
     names = ["window", *(s.name for s in every)]
     start = np.array([found.start, *(s.start for s in every)], dtype=np.int64)
     end = np.array([found.end, *(s.end for s in every)], dtype=np.int64)
+    skip = 1 if every else 0  # of steps the phases are each step's, else the window's
     idle = None if device == "cpu" else idle_spans(trace, device, config)
     times = _split(found, idle, names, start, end)
     return Timeline(
@@ -248,7 +253,7 @@ def analyze(trace: Trace, config: Config, device: Device) -> Timeline:
         times[0],
         times[1:],
         tuple(s.by_time for s in every),
-        _phases(trace, device, config, tuple(s.name for s in every)),
+        _phases(trace, found, config, names[skip:], start[skip:], end[skip:]),
         () if device == "cpu" else longest_gaps(trace, device, config),
         overlap_slowdown(trace, found),
     )
@@ -278,16 +283,12 @@ def _split(
 
 
 def _phases(
-    trace: Trace, device: Device, config: Config, names: tuple[str, ...]
+    trace: Trace, found: Activity, config: Config, names: list[str], start: I64, end: I64
 ) -> tuple[PhaseTimes, ...]:
-    """Union of each phase's activity by the step that it belongs to."""
-    rows = activity(trace, device, config).rows
-    of = step_of(trace, device, config) if names else np.zeros(len(rows), dtype=np.int64)
-    names = names or ("window",)
-    inside = of >= 0
-    start = trace.events.ts[rows][inside]
-    end = start + trace.events.dur[rows][inside]
-    group = of[inside] * len(Phase) + phases(trace, device, config)[inside]
-    time = intervals.union_measure_by_group(start, end, group, len(names) * len(Phase))
-    table = time.reshape(len(names), len(Phase)).tolist()
-    return tuple(PhaseTimes(name, *row) for name, row in zip(names, table, strict=True))
+    """Union of each phase's activity, clipped to each stretch."""
+    of = phases(trace, found.device, config)
+    begin = trace.events.ts[found.rows]
+    stop = begin + trace.events.dur[found.rows]
+    unions = [intervals.union(begin[of == p], stop[of == p]) for p in Phase]
+    table = np.stack([intervals.covered(spans, start, end) for spans in unions], axis=1)
+    return tuple(PhaseTimes(name, *row) for name, row in zip(names, table.tolist(), strict=True))

@@ -33,6 +33,8 @@ _CUSTOM = re.compile(
     re.IGNORECASE,
 )
 
+STEP_NAME = re.compile(r"ProfilerStep#(\d+)")
+
 
 def is_library_collective(name: str) -> bool:
     """Kernels of NCCL, RCCL, HCCL, NVSHMEM, DeepEP and MSCCL++."""
@@ -62,6 +64,18 @@ def comm_mask(trace: Trace, config: Config) -> Bool:
     mask = kernel.copy()
     mask[kernel] = verdict[events.name[kernel]]
     trace.memo["comm_mask"] = (config.comm_classifiers, mask)
+    return mask
+
+
+def step_mask(trace: Trace) -> Bool:
+    """Mask over events: spans of any category that name a profiler step."""
+    cached = trace.memo.get("step_mask")
+    if cached is None:
+        named = [i for i, s in enumerate(trace.strings) if STEP_NAME.fullmatch(s)]
+        cached = trace.memo["step_mask"] = np.isin(
+            trace.events.name, np.array(named, dtype=np.int32)
+        )
+    mask: Bool = cached
     return mask
 
 

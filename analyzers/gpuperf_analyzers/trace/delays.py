@@ -18,8 +18,8 @@ _KINDS = {
         r"_compile\.compile_inner|entire_frame_compile|backend_compile|inductor_compile"
         r"|compile_fx_inner|OutputGraph\.call_user_compiler|create_aot_dispatcher_function"
         r"|async_compile\.|GraphLowering\.compile|CachingAutotuner\.benchmark_all_configs"
-        r"|Pregraph bytecode|TorchDynamo Cache Lookup"
     ),
+    "compiled-code guards": re.compile(r"Pregraph bytecode|TorchDynamo Cache Lookup"),
 }
 _HOST = np.array(
     [Category.CPU_OP, Category.USER_ANNOTATION, Category.PYTHON_FUNCTION, Category.OTHER],
@@ -39,10 +39,10 @@ class Delay:
 
 @dataclass(frozen=True, slots=True)
 class LaunchGap:
-    """Time between two consecutive launch calls, ns, with the outermost ops that filled it.
+    """Time between two consecutive launch calls, ns, with what filled it.
 
-    ``ops`` counts the CPU ops that began in it; ``cpu_ops`` names the outermost ones with their
-    time inside it, longest first.
+    ``ops`` counts the CPU ops that began in it; ``cpu_ops`` names the outermost ones, and
+    annotations where no op runs inside them, with their time inside it, longest first.
     """
 
     start: int

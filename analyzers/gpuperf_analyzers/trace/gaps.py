@@ -9,10 +9,11 @@ import numpy as np
 from gpuperf_analyzers import intervals
 from gpuperf_analyzers.config import Config
 from gpuperf_analyzers.intervals import Spans
+from gpuperf_analyzers.trace.classify import step_mask
 from gpuperf_analyzers.trace.links import nest_rows
 from gpuperf_analyzers.trace.model import I64, Category, Trace
 from gpuperf_analyzers.trace.selection import Activity, activity
-from gpuperf_analyzers.trace.steps import host_steps, launch_times, steps
+from gpuperf_analyzers.trace.steps import launch_times, steps
 
 _FAR = np.iinfo(np.int64).max
 
@@ -37,8 +38,9 @@ class Gap:
     """One stretch of idle time, ns, and what the host did in it.
 
     ``kind`` is the largest of the four parts. ``next_activity`` is what ended it ("" where
-    nothing did). ``cpu_ops`` and ``calls`` are the outermost CPU ops and the runtime calls that
-    ran during it, longest first, with their time inside it in ns.
+    nothing did). ``cpu_ops`` are the outermost CPU ops, and annotations where no op runs inside
+    them, and ``calls`` the runtime calls that ran during it, longest first, with their time
+    inside it in ns.
     """
 
     start: int
@@ -147,20 +149,30 @@ def _followed(
 
 def host_work(trace: Trace) -> I64:
     """Rows of the CPU ops and annotations that say what the host did; step spans are not among."""
-    ops = trace.rows(Category.CPU_OP, Category.USER_ANNOTATION)
-    return ops[~np.isin(trace.events.name[ops], trace.events.name[host_steps(trace)])]
+    rows = trace.rows(Category.CPU_OP, Category.USER_ANNOTATION)
+    return rows[~step_mask(trace)[rows]]
 
 
 def ran_during(
     trace: Trace, rows: I64, start: int, end: int, shown: int
 ) -> tuple[tuple[str, int], ...]:
-    """Outermost spans among `rows` that overlap [start, end), by name: time inside it."""
+    """What filled [start, end) on the host, by name: time inside it in ns, longest first.
+
+    The outermost CPU ops (or calls) with all of their time, and annotations with the part that
+    no op or annotation inside them takes.
+    """
     e = trace.events
     upto = rows[: int(np.searchsorted(e.ts[rows], end, side="left"))]
     nest = nest_rows(trace, upto[e.ts[upto] + e.dur[upto] > start])
-    top = nest.depth == 0
-    inside = np.minimum(nest.end[top], end) - np.maximum(nest.start[top], start)
-    names, which = np.unique(e.name[nest.rows[top]], return_inverse=True)
-    total = np.bincount(which, weights=inside, minlength=len(names)).astype(np.int64)
+    time = np.minimum(nest.end, end) - np.maximum(nest.start, start)
+    own = time.copy()
+    nested = nest.parent >= 0
+    np.subtract.at(own, nest.parent[nested], time[nested])
+    annotation = e.cat[nest.rows] == Category.USER_ANNOTATION
+    ops = nest_rows(trace, np.sort(nest.rows[~annotation]))
+    outermost = np.isin(nest.rows, ops.rows[ops.depth == 0])
+    time = np.where(annotation, np.maximum(own, 0), np.where(outermost, time, 0))
+    names, which = np.unique(e.name[nest.rows], return_inverse=True)
+    total = np.bincount(which, weights=time, minlength=len(names)).astype(np.int64)
     order = np.argsort(-total, kind="stable")[:shown]
-    return tuple((trace.strings[names[i]], int(total[i])) for i in order)
+    return tuple((trace.strings[names[i]], int(total[i])) for i in order if total[i] > 0)

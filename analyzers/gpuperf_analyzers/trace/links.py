@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from gpuperf_analyzers.trace.classify import step_mask
 from gpuperf_analyzers.trace.model import GPU_ACTIVITY, I64, Category, Trace
 
 _CALLS = np.array([Category.RUNTIME, Category.DRIVER], dtype=np.int8)
@@ -89,12 +90,16 @@ class Nesting:
 
 
 def nesting(trace: Trace, *categories: Category) -> Nesting:
-    """How the events of `categories` (by default CPU ops) nest on each track."""
+    """How the events of `categories` (by default CPU ops) nest on each track.
+
+    Step spans, which old profilers record as ops, are left out.
+    """
     wanted = categories or (Category.CPU_OP,)
     key = "nesting:" + ",".join(str(int(c)) for c in wanted)
     cached = trace.memo.get(key)
     if cached is None:
-        cached = trace.memo[key] = nest_rows(trace, trace.rows(*wanted))
+        rows = trace.rows(*wanted)
+        cached = trace.memo[key] = nest_rows(trace, rows[~step_mask(trace)[rows]])
     known: Nesting = cached
     return known
 

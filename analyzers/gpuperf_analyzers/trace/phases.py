@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from enum import IntEnum
 
 import numpy as np
@@ -12,8 +13,8 @@ from gpuperf_analyzers.trace.links import enclosing, launches, launching_ops, ne
 from gpuperf_analyzers.trace.model import I8, I64, Bool, Category, Trace
 from gpuperf_analyzers.trace.selection import activity
 
-_BACKWARD = ("autograd::engine::evaluate_function", "torch::autograd::", "autograd::engine::")
-_OPTIMIZER = ("Optimizer.", "Optimizer step", "optimizer")
+_BACKWARD = re.compile(r"autograd::engine::|torch::autograd::|\w+Backward\d*$")
+_OPTIMIZER = re.compile(r"Optimizer\.")
 
 
 class Phase(IntEnum):
@@ -22,7 +23,7 @@ class Phase(IntEnum):
     FORWARD = 0
     """Launched from a CPU op that is none of the others."""
     BACKWARD = 1
-    """Launched by the autograd engine: under its span, or by an op with a forward thread."""
+    """Launched by the autograd engine: under its span or a node's, or with a forward thread."""
     OPTIMIZER = 2
     """Launched inside an ``Optimizer.…`` annotation."""
     COLLECTIVES = 3
@@ -45,7 +46,7 @@ def phases(trace: Trace, device: Device, config: Config) -> I8:
         outer = launching_ops(trace, outermost=True)[found.rows]
     result = np.full(len(found.rows), Phase.OTHER, dtype=np.int8)
     result[inner >= 0] = Phase.FORWARD
-    backward = _starts_with(trace, outer, _BACKWARD) | (
+    backward = _begins(trace, outer, _BACKWARD) | (
         (inner >= 0) & (e.fwd_thread[np.maximum(inner, 0)] > 0)
     )
     result[backward] = Phase.BACKWARD
@@ -54,23 +55,26 @@ def phases(trace: Trace, device: Device, config: Config) -> I8:
     return result
 
 
+def optimizer_spans(trace: Trace) -> I64:
+    """Rows of the ``Optimizer.…`` annotations, in time order."""
+    spans = trace.rows(Category.USER_ANNOTATION, Category.CPU_OP)
+    return spans[_begins(trace, spans, _OPTIMIZER)]
+
+
 def _in_optimizer(trace: Trace, host: I64) -> Bool:
     """Whether each host event lies in an optimizer's span on its own track."""
     e = trace.events
-    spans = np.flatnonzero(
-        np.isin(e.cat, np.array([Category.USER_ANNOTATION, Category.CPU_OP], dtype=np.int8))
-    )
-    spans = spans[_starts_with(trace, spans, _OPTIMIZER)]
+    spans = optimizer_spans(trace)
     at = np.maximum(host, 0)
     around = nest_rows(trace, spans).innermost(e.track[at].astype(np.int64), e.ts[at])
     inside: Bool = (around >= 0) & (host >= 0)
     return inside
 
 
-def _starts_with(trace: Trace, rows: I64, prefixes: tuple[str, ...]) -> Bool:
-    """Whether the name of each row (-1: no) begins with one of `prefixes`."""
+def _begins(trace: Trace, rows: I64, pattern: re.Pattern[str]) -> Bool:
+    """Whether the name of each row (-1: no) begins with `pattern`."""
     names = np.where(rows >= 0, trace.events.name[np.maximum(rows, 0)], -1)
     used = np.unique(names[names >= 0])
-    wanted = [n for n in used.tolist() if trace.strings[n].startswith(prefixes)]
+    wanted = [n for n in used.tolist() if pattern.match(trace.strings[n])]
     mask: Bool = np.isin(names, np.array(wanted, dtype=names.dtype))
     return mask

@@ -9,9 +9,9 @@ import numpy.typing as npt
 
 from gpuperf_analyzers import intervals
 from gpuperf_analyzers.intervals import Spans
+from gpuperf_analyzers.trace.links import launches
 from gpuperf_analyzers.trace.model import I64, Trace
 from gpuperf_analyzers.trace.selection import Activity
-from gpuperf_analyzers.trace.steps import launch_times
 
 FULL = 1024
 """Pending launches at which CUDA makes the next launch call wait."""
@@ -21,10 +21,12 @@ FULL = 1024
 class LaunchQueue:
     """Launched, not yet started activity of one device over its window.
 
-    ``at`` and ``depth`` are the change points: from ``at[i]`` on, ``depth[i]`` activities wait.
-    ``empty`` and ``full`` are the times when none, and when :data:`FULL` or more, wait.
-    ``latency`` holds, for each activity that began on an idle device with nothing waiting before
-    it, its start minus its launch call's begin: the price of a launch alone, ns.
+    A launch call waits until the first activity that it launched starts; a graph of hundreds of
+    kernels is one launch. ``at`` and ``depth`` are the change points: from ``at[i]`` on,
+    ``depth[i]`` launches wait. ``empty`` and ``full`` are the times when none, and when
+    :data:`FULL` or more, wait. ``latency`` holds, for each launch onto an idle device with
+    nothing waiting before it, its activity's start minus its own begin: the price of a launch
+    alone, ns.
     ``unlinked`` activities have no launch record and are not seen.
     """
 
@@ -38,13 +40,18 @@ class LaunchQueue:
 
 def launch_queue(trace: Trace, found: Activity) -> LaunchQueue | None:
     """The queue of the device of `found`; None where no activity has a launch record."""
-    launched = launch_times(trace, found)
-    linked = launched >= 0
-    if found.device == "cpu" or not linked.any():
+    if found.device == "cpu":
         return None
-    begin = trace.events.ts[found.rows][linked]
+    e = trace.events
+    call = launches(trace)[found.rows]
+    linked = call >= 0
+    if not linked.any():
+        return None
+    # Rows are in time order: the first of a call's activities is where np.unique finds it.
+    calls, first = np.unique(call[linked], return_index=True)
+    begin, launched = e.ts[found.rows][linked][first], e.ts[calls]
     # A clock skew can put an activity before its own launch: it never waited.
-    launch = np.minimum(launched[linked], begin)
+    launch = np.minimum(launched, begin)
     at = np.concatenate((launch, begin))
     change = np.repeat(np.array([1, -1]), len(begin))
     order = np.argsort(at, kind="stable")
@@ -58,7 +65,7 @@ def launch_queue(trace: Trace, found: Activity) -> LaunchQueue | None:
         level,
         intervals.difference(window, waiting),
         intervals.intersection(window, full),
-        _latency(found, begin, launched[linked], at, level),
+        _latency(found, begin, launched, at, level),
         int((~linked).sum()),
     )
 

@@ -9,7 +9,7 @@ import numpy as np
 from gpuperf_analyzers import intervals
 from gpuperf_analyzers.config import Config
 from gpuperf_analyzers.intervals import Spans
-from gpuperf_analyzers.trace.classify import Device, comm_mask
+from gpuperf_analyzers.trace.classify import Device, comm_mask, step_mask
 from gpuperf_analyzers.trace.model import GPU_ACTIVITY, I64, Bool, Category, Trace
 
 _DISPATCH = ("c10d::", "gloo:")
@@ -78,7 +78,7 @@ def _cpu(trace: Trace) -> Activity:
     are taken out of that thread's ops before the threads are joined.
     """
     e = trace.events
-    op = e.cat == Category.CPU_OP
+    op = (e.cat == Category.CPU_OP) & ~step_mask(trace)
     host = op | (e.cat == Category.USER_ANNOTATION)
     gloo = host & _named(trace, (_GLOO,))
     dispatch = host & _named(trace, _DISPATCH)

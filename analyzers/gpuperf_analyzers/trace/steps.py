@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 
 import numpy as np
 
 from gpuperf_analyzers.config import Config
-from gpuperf_analyzers.trace.classify import Device
+from gpuperf_analyzers.trace.classify import Device, step_mask
 from gpuperf_analyzers.trace.links import launches
 from gpuperf_analyzers.trace.model import I64, Category, Trace
 from gpuperf_analyzers.trace.selection import Activity, activity
-
-_STEP = re.compile(r"ProfilerStep#(\d+)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,11 +53,8 @@ def steps(trace: Trace, device: Device, config: Config) -> tuple[Step, ...]:
 def host_steps(trace: Trace) -> I64:
     """Rows of the host-side step spans, in time order, one for each name."""
     e = trace.events
-    matches = np.array([_STEP.fullmatch(s) is not None for s in trace.strings], dtype=np.bool_)
-    if not matches.any():
-        return np.empty(0, dtype=np.int64)
     host = (e.cat == Category.USER_ANNOTATION) | (e.cat == Category.CPU_OP)
-    rows = np.flatnonzero(host & matches[e.name] & (e.name >= 0))
+    rows = np.flatnonzero(host & step_mask(trace))
     # Other threads and processes may carry the same span: the first one begun stands for it.
     _, first = np.unique(e.name[rows], return_index=True)
     return np.sort(rows[first])
