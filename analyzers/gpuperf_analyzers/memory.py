@@ -126,7 +126,7 @@ def analyze(trace: Trace, config: Config, device: Device) -> MemoryResult:  # no
         order = rows[np.argsort(-size[rows], kind="stable")][:_SHOWN]
         end = dict(zip(born.tolist(), freed.tolist(), strict=True))
         return tuple(
-            Allocation(int(size[i]), ops[i], at[i] / 1e3, at[end[i]] / 1e3 if end[i] >= 0 else None)
+            Allocation(int(size[i]), ops[i], float(at[i]) / 1e3, _us(at, end[i]))
             for i in order.tolist()
         )
 
@@ -158,6 +158,11 @@ def _on(m: MemoryEvents, device: Device) -> Bool:
     if device == "cpu":
         return np.asarray(m.device_type == _CPU)
     return np.asarray(np.isin(m.device_type, np.array(_ACCELERATORS)) & (m.device == device))
+
+
+def _us(at: I64, index: int) -> float | None:
+    """Time of an event in µs, None at -1."""
+    return float(at[index]) / 1e3 if index >= 0 else None
 
 
 def _unaccounted(total: I64, growth: I64) -> int:
