@@ -1,0 +1,119 @@
+"""How much of the chip the kernels filled, as far as their launch geometry tells.
+
+Kineto estimates each kernel's occupancy from its grid, block, registers and shared memory. That is
+an upper bound from geometry, not a measurement; measured counters come from a live run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+
+from gpuperf_analyzers.config import Config
+from gpuperf_analyzers.metrics import Value, absent
+from gpuperf_analyzers.trace.classify import Device
+from gpuperf_analyzers.trace.model import I64, Category, Trace
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+F64 = npt.NDArray[np.float64]
+SOURCE = "launch geometry, Kineto's estimate"
+NO_ESTIMATE = "the trace has no occupancy estimates (ROCm and graph replays record none)"
+
+
+@dataclass(frozen=True, slots=True)
+class KernelOccupancy:
+    """All runs of one kernel that have an estimate.
+
+    ``occupancy`` and ``blocks_per_sm`` are weighted by time; the latter is None where it was not
+    recorded.
+    """
+
+    name: str
+    count: int
+    time_us: float
+    occupancy: float
+    blocks_per_sm: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class SaturationResult:
+    """Estimated occupancy of one device.
+
+    ``est_occupancy = Σ occupancy x duration / Σ duration`` over the kernels that have an estimate,
+    None without any; ``covered`` is their share of all kernel time. ``part_filled`` is the share
+    of that time in kernels with less than one block for each multiprocessor.
+    """
+
+    device: Device
+    est_occupancy: float | None
+    covered: float | None
+    part_filled: float | None
+    by_kernel: tuple[KernelOccupancy, ...]
+
+    def metrics(self) -> Iterator[Value]:
+        """``est_occupancy``."""
+        if self.device == "cpu":
+            yield absent("est_occupancy", "a CPU runs no kernels")
+        elif self.est_occupancy is None:
+            yield absent("est_occupancy", NO_ESTIMATE)
+        else:
+            covered = f"{(self.covered or 0.0) * 100:.1f}% of kernel time"
+            yield Value("est_occupancy", self.est_occupancy, source=f"{SOURCE}, {covered}")
+
+    def to_frame(self) -> pd.DataFrame:
+        """One row per kernel name, the most time first."""
+        import pandas as pd
+
+        columns = list(KernelOccupancy.__slots__)
+        rows = [[getattr(k, c) for c in columns] for k in self.by_kernel]
+        return pd.DataFrame(rows, columns=columns)
+
+
+def analyze(trace: Trace, config: Config, device: Device) -> SaturationResult:  # noqa: ARG001 - one signature for all questions
+    """Estimated occupancy of `device`; nothing on a CPU."""
+    e, k = trace.events, trace.kernel_args
+    here = (e.device[k.row] == device) if device != "cpu" else np.zeros(len(k.row), dtype=bool)
+    pick = np.flatnonzero(here & np.isfinite(k.occupancy))
+    time = e.dur[k.row[pick]]
+    whole = int(e.dur[(e.cat == Category.KERNEL) & (e.device == device)].sum()) if here.any() else 0
+    total = int(time.sum())
+    if not total:
+        return SaturationResult(device, None, None, None, ())
+    occupancy = k.occupancy[pick].astype(np.float64)
+    blocks = k.blocks_per_sm[pick].astype(np.float64)
+    return SaturationResult(
+        device=device,
+        est_occupancy=float((occupancy * time).sum() / total),
+        covered=total / whole,
+        part_filled=float(time[blocks < 1].sum() / total) if np.isfinite(blocks).any() else None,
+        by_kernel=_by_kernel(trace, k.row[pick], time, occupancy, blocks),
+    )
+
+
+def _by_kernel(
+    trace: Trace, rows: I64, time: I64, occupancy: F64, blocks: F64
+) -> tuple[KernelOccupancy, ...]:
+    names, which = np.unique(trace.events.name[rows], return_inverse=True)
+    count = np.bincount(which)
+    total = np.bincount(which, weights=time)
+    filled = np.bincount(which, weights=occupancy * time)
+    known = np.isfinite(blocks)
+    per_sm = np.bincount(which[known], weights=(blocks * time)[known], minlength=len(names))
+    weight = np.bincount(which[known], weights=time[known], minlength=len(names))
+    order = [i for i in np.argsort(-total, kind="stable").tolist() if total[i]]
+    return tuple(
+        KernelOccupancy(
+            name=trace.strings[names[i]],
+            count=int(count[i]),
+            time_us=float(total[i]) / 1e3,
+            occupancy=float(filled[i] / total[i]),
+            blocks_per_sm=float(per_sm[i] / weight[i]) if weight[i] else None,
+        )
+        for i in order
+    )
