@@ -108,24 +108,30 @@ class Recovery:
             following = next_event(buffer, at + 1)
             if following < 0:
                 done, closed = self._last(buffer, at, offset, final=final)
-                if closed or done == at:
-                    return done, closed
-                at = done
-                continue
-            reached = self._take_upto(buffer, at, following, offset)
-            if reached:
-                at = reached
-                continue
-            ended = self._to_list_end(buffer, at, following, final=final)
-            if ended:
-                return ended, True
-            if not final and len(buffer) - at < _ENOUGH:
-                return at, False
-            self._lose(buffer[at:following], offset + at)
-            closing = _TOP_LEVEL.search(buffer, at, following)
-            if closing:
-                return closing.end(1), True
-            at = following
+            else:
+                done, closed = self._before(buffer, at, following, offset, final=final)
+            if closed or done == at:
+                return done, closed
+            at = done
+
+    def _before(
+        self, buffer: bytes, at: int, following: int, offset: int, *, final: bool
+    ) -> tuple[int, bool]:
+        """The event at `at`, where another seems to begin at `following`: taken or left out.
+
+        Returns how far that goes (`at`: read on first), and whether the list ended there.
+        """
+        reached = self._take_upto(buffer, at, following, offset)
+        if reached:
+            return reached, False
+        ended = self._to_list_end(buffer, at, following, final=final)
+        if ended:
+            return ended, True
+        if not final and len(buffer) - at < _ENOUGH:
+            return at, False
+        self._lose(buffer[at:following], offset + at)
+        closing = _TOP_LEVEL.search(buffer, at, following)
+        return (closing.end(1), True) if closing else (following, False)
 
     def _take_upto(self, buffer: bytes, at: int, following: int, offset: int) -> int:
         """Take the event at `at`, which ends before `following` or a later start; 0: neither."""
