@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import gzip
 import os
 import shutil
@@ -12,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pytest_gpuperf.recording.errors import RecordingError, import_torch
+from pytest_gpuperf.recording.profiler_conflicts import further_profilers_refused
 
 if TYPE_CHECKING:
     import torch
@@ -20,36 +20,6 @@ if TYPE_CHECKING:
 
 STEP_NAME = "ProfilerStep"
 METADATA_KEY = "gpuperf"
-
-
-def refuse_active_profiler() -> None:
-    """Raise where a profiler is already at work: ours would end it and leave it without events.
-
-    Raises
-    ------
-    RecordingError
-        A torch profiler records, or a scheduled one is in its warm-up, anywhere in the process.
-    """
-    torch = import_torch()
-    recording = torch.autograd._profiler_enabled()  # noqa: SLF001 - there is no public question
-    # The thread's own flag misses a profiler of another thread; older torch has only that flag.
-    anywhere = getattr(torch.autograd.profiler, "_is_profiler_enabled", False)
-    if recording or anywhere or _warming_up(torch):
-        raise RecordingError(
-            "gpuperf: a torch profiler is already active; a second one would leave it without "
-            "events. Stop it before the measurement, or use --gpuperf-disable."
-        )
-
-
-def _warming_up(torch: Any) -> bool:
-    """Whether a profiler has prepared itself but not begun to record."""
-    warmup = torch.profiler.ProfilerAction.WARMUP
-    return any(
-        issubclass(type(found), torch.profiler.profile)
-        and getattr(found, "step_rec_fn", None) is not None
-        and getattr(found, "current_action", None) == warmup
-        for found in gc.get_objects()
-    )
 
 
 def profile_steps(
@@ -95,10 +65,13 @@ def profile_steps(
         record_shapes=True,
         profile_memory=True,
     )
+    if device.type == "cpu":
+        _lead_in(torch, workload)
     # Step spans are our own, so that setup and teardown stay outside them.
     profiler.record_steps = False
-    with profiler:
-        workload()
+    with profiler, further_profilers_refused():
+        if device.type != "cpu":
+            workload()
         _synchronize(torch, device)
         profiler.preset_metadata_json(METADATA_KEY, metadata())
         barrier()
@@ -111,6 +84,17 @@ def profile_steps(
             profiler.step()
     if not path.is_file():
         raise RecordingError(f"gpuperf: the profiler ended without a trace for {path}")
+
+
+def _lead_in(torch: Any, workload: Workload) -> None:
+    """One step in a session of its own, so that the next one sees its memory freed.
+
+    On a CPU torch knows the size of a freed block only if a profiler saw it allocated. What one
+    step leaves for the next to free, such as gradients, would otherwise count twice.
+    """
+    cpu = [torch.profiler.ProfilerActivity.CPU]
+    with torch.profiler.profile(activities=cpu, profile_memory=True), further_profilers_refused():
+        workload()
 
 
 def _annotated_step(torch: Any, workload: Workload, number: int) -> None:

@@ -14,7 +14,7 @@ from gpuperf_analyzers.live_block import LiveBlock
 from pytest_gpuperf.recording.coordination import SOLO, Coordinator
 from pytest_gpuperf.recording.devices import device_title
 from pytest_gpuperf.recording.environment import environment
-from pytest_gpuperf.recording.errors import import_torch
+from pytest_gpuperf.recording.errors import RecordingError, import_torch
 from pytest_gpuperf.recording.flop_count import FlopCount, count_flops
 from pytest_gpuperf.recording.memory import alive_bytes
 from pytest_gpuperf.recording.notes import (
@@ -25,7 +25,11 @@ from pytest_gpuperf.recording.notes import (
 )
 from pytest_gpuperf.recording.nvml import NvmlSampler, Summary, device_uuid
 from pytest_gpuperf.recording.options import Options
-from pytest_gpuperf.recording.profiled import profile_steps, refuse_active_profiler
+from pytest_gpuperf.recording.profiled import profile_steps
+from pytest_gpuperf.recording.profiler_conflicts import (
+    further_profilers_refused,
+    refuse_active_profiler,
+)
 from pytest_gpuperf.recording.quiet import garbage_collection_off, observers
 from pytest_gpuperf.recording.regions import RegionLog, activate
 from pytest_gpuperf.recording.sampling import Samples, Sampling, Warmup, Workload, warm_up
@@ -115,11 +119,12 @@ def record(
     regions = RegionLog(timer)
     block = LiveBlock(name=name, device=device_title(device), device_type=device.type)
     with _device_context(device), _reporting_to(regions):
-        value, first_call_us = _first_call(workload, timer)
-        notes = (*value_notes(value), *observers())
-        timed = _timed(workload, device, timer, options, coordinator, regions, decided)
-        block = _with_times(block, timed, timer, options, regions)
-        block = _with_flops(block, workload, device, options, config)
+        with further_profilers_refused():
+            value, first_call_us = _first_call(workload, timer)
+            notes = (*value_notes(value), *observers())
+            timed = _timed(workload, device, timer, options, coordinator, regions, decided)
+            block = _with_times(block, timed, timer, options, regions)
+            block = _with_flops(block, workload, device, options, config)
         block = replace(
             block, first_call_us=first_call_us, notes=(*notes, *timed.notes, *block.notes)
         )
@@ -138,10 +143,13 @@ def _device_context(device: torch.device) -> Any:
 def _reporting_to(regions: RegionLog) -> Iterator[None]:
     """Regions entered within the block are this recording's."""
     former = activate(regions)
+    if former is not None:
+        activate(former)
+        raise RecordingError("gpuperf: a measurement was asked for within another one's workload")
     try:
         yield
     finally:
-        activate(former)
+        activate(None)
 
 
 def _first_call(workload: Workload, timer: Timer) -> tuple[object, float]:

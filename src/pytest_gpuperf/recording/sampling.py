@@ -25,6 +25,7 @@ _WARMUP_ROUNDS = 8
 _SAMPLE_ROUNDS = 16
 _ROUND_LIMIT = 256
 _DRIFT = 0.05
+_STOPS = ("interval", "max_time", "samples")
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,10 +148,12 @@ class Sampling:
         self._regions.timing = True
         try:
             while True:
-                stop, wanted = self._next_round(samples, perf_counter() - begin, sample_s)
+                stop, wanted = "", 0.0
+                if self._coordinator.rank == 0:
+                    stop, wanted = self._next_round(samples, perf_counter() - begin, sample_s)
                 size = share_count(self._coordinator, wanted)
                 if not size:
-                    return Samples(tuple(samples), stop, self._calls)
+                    return Samples(tuple(samples), self._shared_stop(stop), self._calls)
                 start = perf_counter()
                 taken = self._round(size, self._deadline(begin, len(samples)))
                 sample_s = (perf_counter() - start) / len(taken)
@@ -158,6 +161,13 @@ class Sampling:
                 gc.collect()
         finally:
             self._regions.timing = False
+
+    def _shared_stop(self, stop: str) -> str:
+        """Rank 0's reason to stop, on every rank."""
+        for reason in _STOPS[:-1]:
+            if self._coordinator.agree(stop == reason):
+                return reason
+        return _STOPS[-1]
 
     def _deadline(self, begin: float, taken: int) -> float:
         """When a round that takes longer than thought is cut short; ranks keep to its size."""
