@@ -50,8 +50,14 @@ def overlap_slowdown(trace: Trace, found: Activity) -> OverlapSlowdown:
     rows = found.compute_rows[trace.events.dur[found.compute_rows] > 0]
     if found.device == "cpu" or not len(rows) or not len(found.comm):
         return OverlapSlowdown(0, 0.0, 0, 0)
-    start, dur = trace.events.ts[rows], trace.events.dur[rows]
-    inside = intervals.covered(found.comm, start, start + dur)
+    e = trace.events
+    inside = intervals.covered(found.comm, e.ts[rows], e.ts[rows] + e.dur[rows])
+    # Only names that ever ran beside communication need comparing: most never do.
+    concerned = np.isin(e.name[rows], e.name[rows[inside >= BESIDE * e.dur[rows]]])
+    rows, inside = rows[concerned], inside[concerned]
+    if not len(rows):
+        return OverlapSlowdown(0, 0.0, 0, 0)
+    dur = e.dur[rows]
     alone, beside = inside == 0, inside >= BESIDE * dur
     kind = _kind(trace, rows)
     kinds = int(kind.max()) + 1
