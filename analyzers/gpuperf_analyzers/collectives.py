@@ -44,10 +44,11 @@ class Collective:
 
     ``kind`` comes from NCCL's metadata, the op or the annotation around the launch; from the
     kernel's name only as a last resort (``kind_source``). ``bytes`` is the larger of input and
-    output, None where not recorded. ``group`` is the process group's name; ``group_size`` is the
-    world's where the trace does not name a group (``group_size_source``). ``exposed_us`` is the
-    part during which no compute ran. ``algbw_gb_s = bytes / duration`` and ``busbw_gb_s`` are
-    lower bounds. ``algorithm`` and ``protocol`` are hints from the kernel's name.
+    output, None where not recorded. ``group`` is the process group's name, ``group_ranks`` its
+    ranks as NCCL lists them; ``group_size`` is the world's where the trace does not name a group
+    (``group_size_source``). ``exposed_us`` is the part during which no compute ran. ``algbw_gb_s =
+    bytes / duration`` and ``busbw_gb_s`` are lower bounds. ``algorithm`` and ``protocol`` are
+    hints from the kernel's name.
     """
 
     row: int
@@ -56,6 +57,7 @@ class Collective:
     bytes: int | None
     dtype: str
     group: str
+    group_ranks: str
     group_size: int | None
     group_size_source: str
     sequence: int | None
@@ -121,6 +123,7 @@ class _Facts:
     bytes: int | None = None
     dtype: str = ""
     group: str = ""
+    group_ranks: str = ""
     group_size: int | None = None
     sequence: int | None = None
 
@@ -139,7 +142,7 @@ def analyze(trace: Trace, config: Config, device: Device) -> CollectivesResult:
     of_step[found.rows] = step_of(trace, device, config)
     rows = found.comm_rows
     e = trace.events
-    hidden = _hidden(found.compute, e.ts[rows], e.end[rows])
+    hidden = intervals.covered(found.compute, e.ts[rows], e.end[rows])
     described = _describe(trace, rows, device)
     calls = tuple(
         _collective(trace, row, facts, int(h), every[s].name if s >= 0 else "")
@@ -163,11 +166,6 @@ def analyze(trace: Trace, config: Config, device: Device) -> CollectivesResult:
     )
 
 
-def _hidden(compute: intervals.Spans, start: I64, end: I64) -> I64:
-    """How much of each collective ran beside compute, ns."""
-    return intervals.covered(compute, start, end)
-
-
 def _collective(trace: Trace, row: int, facts: _Facts, hidden: int, step: str) -> Collective:
     e = trace.events
     duration = int(e.dur[row])
@@ -184,6 +182,7 @@ def _collective(trace: Trace, row: int, facts: _Facts, hidden: int, step: str) -
         bytes=facts.bytes,
         dtype=facts.dtype,
         group=facts.group,
+        group_ranks=facts.group_ranks,
         group_size=size,
         group_size_source=source if size is not None else "",
         sequence=facts.sequence,
@@ -249,6 +248,7 @@ def _metadata_facts(args: CollectiveArgs) -> _Facts:
         bytes=max(elements) * size if elements and size is not None else None,
         dtype=args.dtype,
         group=args.group_name,
+        group_ranks=args.group_ranks,
         group_size=args.group_size,
         sequence=args.sequence,
     )
@@ -297,6 +297,7 @@ def _merged(trace: Trace, row: int, sources: list[_Facts]) -> _Facts:
         bytes=sized.bytes,
         dtype=sized.dtype or next((s.dtype for s in sources if s.dtype), ""),
         group=next((s.group for s in sources if s.group), ""),
+        group_ranks=next((s.group_ranks for s in sources if s.group_ranks), ""),
         group_size=next((s.group_size for s in sources if s.group_size), None),
         sequence=next((s.sequence for s in sources if s.sequence is not None), None),
     )
