@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
@@ -32,6 +32,9 @@ QUESTIONS = ("timeline", "kernels", "flops", "collectives", "host", "memory", "s
 
 NO_DEVICE = frozenset({"no-gpu-events", "unsupported-device", "no-events"})
 """Codes of the findings that say why a trace has no device to analyze."""
+
+_UNLINKED_ALLOWED = 0.01
+_RATES = frozenset({"flops", "tflops", "mfu", "hfu"})
 
 _ONLY_LIVE = {
     "throughput": "items per step are known in a live run (items= or tokens=)",
@@ -148,6 +151,7 @@ def analyze(trace: Trace, config: Config | None = None) -> Analysis:
     block, unread = live_block(trace)
     findings = (*assess(trace, config), *device_findings(trace), *unread)
     found = tuple(_device(trace, config, device, block) for device in devices(trace))
+    findings += tuple(f for device in found for f in _flops_incomplete(device, block))
     if block is not None:
         findings += steps_missing(block, min((len(d.steps) for d in found), default=0), config)
     return Analysis(
@@ -208,6 +212,23 @@ def _device(
         values |= merged_values(trace, config, device, block, results["timeline"], values)
     return DeviceAnalysis(
         device, device_name(trace, device), steps(trace, device, config), results, values
+    )
+
+
+def _flops_incomplete(found: DeviceAnalysis, block: LiveBlock | None) -> Iterator[Finding]:
+    """Kernels that no op is known to have launched may be matmuls: a count without them is low."""
+    kernels = found.results["kernels"]
+    flops = found.results["flops"]
+    whole = kernels.kernel_time_us
+    if not whole or flops.absent_reason or kernels.unlinked_us / whole <= _UNLINKED_ALLOWED:
+        return
+    counted_live = frozenset() if block is None else _RATES
+    share = 100 * kernels.unlinked_us / whole
+    yield Finding(
+        "flops-incomplete",
+        f"{share:.1f}% of kernel time has no launch record: its FLOPs are not counted",
+        kernels.unlinked,
+        invalidates=_RATES - counted_live,
     )
 
 

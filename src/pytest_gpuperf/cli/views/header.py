@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from gpuperf_analyzers.display import harmless, show
-from pytest_gpuperf.cli.console import words
+from gpuperf_analyzers.display import harmless, short_names, show
+from pytest_gpuperf.cli.console import emit, words
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -15,13 +16,15 @@ if TYPE_CHECKING:
     from gpuperf_analyzers.live_block import LiveBlock
     from gpuperf_analyzers.trace.model import Finding
 
+_LONGEST_FINDING = 600
+
 
 def print_header(console: Console, rank: Analysis) -> None:
     """File, rank, devices, live conditions and findings of one trace."""
-    console.print(words(rank.path, "bold"))
-    console.print(words("  " + ", ".join(_facts(rank))))
+    emit(console, words(rank.path, "bold"))
+    emit(console, words("  " + ", ".join(_facts(rank))))
     if rank.block is not None:
-        console.print(words("  " + live_words(rank.block)))
+        emit(console, words("  " + live_words(rank.block)))
     print_findings(console, rank.findings)
 
 
@@ -65,18 +68,33 @@ def live_words(block: LiveBlock) -> str:
     return ", ".join(parts)
 
 
-def print_findings(console: Console, findings: Iterable[Finding], *, width: int = 300) -> None:
+def print_findings(console: Console, findings: Iterable[Finding]) -> None:
     """A line for each finding; those that forbid a judgement first."""
     ordered = sorted(findings, key=lambda finding: not finding.invalidates)
     for finding in ordered:
-        console.print(words("  " + finding_words(finding), "yellow", width))
+        emit(console, words("  " + finding_words(finding), "yellow", _LONGEST_FINDING))
+
+
+def grouped(findings: Iterable[Finding]) -> list[Finding]:
+    """One finding a code: the first rank's, with the number of other ranks that have it."""
+    first: dict[str, Finding] = {}
+    places: dict[str, dict[str, None]] = {}
+    for finding in findings:
+        first.setdefault(finding.code, finding)
+        places.setdefault(finding.code, {})[finding.at.partition(",")[0]] = None
+    return [
+        replace(finding, at=f"{finding.at} (and {len(places[code]) - 1} more ranks)")
+        if len(places[code]) > 1
+        else finding
+        for code, finding in first.items()
+    ]
 
 
 def finding_words(finding: Finding) -> str:
     """A finding in one line: where, what, how many, one of them, what it invalidates."""
     text = f"{finding.at}: {finding.message}" if finding.at else finding.message
-    if finding.example:
-        text += f", e.g. {harmless(finding.example, 80)}"
+    if finding.example and finding.example not in finding.message:
+        text += f", e.g. {short_names([finding.example], 48)[0]}"
     if finding.invalidates:
         text += f" [INVALID: {_listed(sorted(finding.invalidates))}]"
     return f"! {text} ({finding.code})"

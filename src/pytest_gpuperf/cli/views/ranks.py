@@ -40,10 +40,10 @@ class _Column:
 def print_ranks(console: Console, found: SetAnalysis) -> None:
     """As many tables as the metrics that some rank has need at this width."""
     labels = (*rank_labels(found.ranks), *_ROWS)
-    room = console.width - max(len(label) for label in labels)
+    room = console.width - max(len(label) for label in labels)  # a gap is two columns wide
     group: list[_Column] = []
     for column in (_column(found, name) for name in _SHOWN if name in found.spread):
-        if group and sum(c.width + 1 for c in (*group, column)) > room:
+        if group and sum(c.width + 2 for c in (*group, column)) > room:
             _print_group(console, found, group)
             group = []
         group.append(column)
@@ -64,7 +64,7 @@ def _print_group(console: Console, found: SetAnalysis, group: Sequence[_Column])
     shown = table("", *(column.title for column in group), numbers="rest")
     for made, column in zip(shown.columns[1:], group, strict=True):
         made.no_wrap = False  # titles may break
-        made.min_width = column.width
+        made.width = column.width
     for index, label in enumerate(rank_labels(found.ranks)):
         shown.add_row(words(label), *(words(column.cells[index]) for column in group))
     shown.add_section()

@@ -5,8 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from pytest_gpuperf.cli.console import make_console, words
-from pytest_gpuperf.cli.views.header import print_findings, print_header
+from pytest_gpuperf.cli.views.collectives import print_collectives
+from pytest_gpuperf.cli.views.header import grouped, print_findings, print_header
 from pytest_gpuperf.cli.views.host import print_host
+from pytest_gpuperf.cli.views.memory import print_memory
 from pytest_gpuperf.cli.views.ops import print_ops
 from pytest_gpuperf.cli.views.ranks import print_ranks
 from pytest_gpuperf.cli.views.timeline import print_gaps, print_timeline
@@ -49,7 +51,7 @@ def print_set_header(console: Console, found: SetAnalysis) -> None:
     source = f", ranks by {found.rank_source}" if found.rank_source else ""
     text = f"{len(found.ranks)} ranks on {', '.join(devices) or 'unknown devices'}{source}"
     console.print(words(text, "bold"))
-    print_findings(console, found.findings)
+    print_findings(console, grouped(found.findings))
     console.print()
 
 
@@ -74,6 +76,8 @@ def print_rank(console: Console, rank: Analysis, *, top: int, step: str | None) 
         print_timeline(console, device, step)
         print_gaps(console, device, top)
         print_ops(console, device, top)
+        print_collectives(console, device, top)
         print_host(console, device, top)
+        print_memory(console, device, top)
         print_values(console, device.values, rank.metrics)
         console.print()
