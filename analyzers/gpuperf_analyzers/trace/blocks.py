@@ -60,11 +60,11 @@ class EventList:
             offset = self._text.given - len(buffer)
             done, closed = self._recovery.take(buffer, offset, final=final)
             pending = buffer[done:]
-            if closed or final:
-                self._refuse_foreign()
             if closed:
+                self._refuse_foreign()
                 return pending
-            if final:
+            if final and done == 0:
+                self._refuse_foreign()
                 self._note_open_end(pending, is_object=is_object)
                 return None
             if len(pending) >= self._bounds.event:

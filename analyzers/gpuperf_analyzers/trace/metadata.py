@@ -58,7 +58,7 @@ def _object_head(buffer: bytes, text: Text, bounds: Bounds, damage: Damage) -> H
     searched = 0
     while True:
         for match in _EVENTS_KEY.finditer(buffer, searched):
-            if match.end() == len(buffer):
+            if match.end() == len(buffer) and not match[1]:
                 break  # the bracket may be in the next chunk
             metadata = _decode_object(buffer[: match.start()])
             if not match[1]:

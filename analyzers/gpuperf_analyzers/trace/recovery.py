@@ -22,7 +22,7 @@ from gpuperf_analyzers.trace.salvage import Mended, element_end, mend, next_even
 _DECODE_ERRORS = (msgspec.MsgspecError, ValueError, RecursionError)
 _LIST_END = re.compile(rb'\}[\s,]*(\])\s*(?:,\s*"|\}|\Z)')
 _TOP_LEVEL = re.compile(
-    rb'\}[\s,]*(\])\s*,\s*"(?:traceName|displayTimeUnit|baseTimeNanoseconds|schemaVersion|'
+    rb'(\])\s*,\s*"(?:traceName|displayTimeUnit|baseTimeNanoseconds|schemaVersion|'
     rb'deviceProperties|distributedInfo|trace_id|metadata|INFO|WARNING|ERROR)"\s*:'
 )
 _TRIES = 4
@@ -105,6 +105,13 @@ class Recovery:
                 return at + 1, True
             if at == len(buffer):
                 return at, False
+            if buffer[at : at + 1] == b"}":
+                if final and not buffer[at + 1 :].strip():
+                    self._damage.note("repaired", "the list is not closed", at=offset + at)
+                    return at, True
+                self._damage.note("repaired", "a stray bracket", at=offset + at)
+                at += 1
+                continue
             following = next_event(buffer, at + 1)
             if following < 0:
                 done, closed = self._last(buffer, at, offset, final=final)
@@ -121,29 +128,29 @@ class Recovery:
 
         Returns how far that goes (`at`: read on first), and whether the list ended there.
         """
-        reached = self._take_upto(buffer, at, following, offset)
-        if reached:
-            return reached, False
-        ended = self._to_list_end(buffer, at, following, final=final)
-        if ended:
-            return ended, True
-        if not final and len(buffer) - at < _ENOUGH:
-            return at, False
-        self._lose(buffer[at:following], offset + at)
-        closing = _TOP_LEVEL.search(buffer, at, following)
-        return (closing.end(1), True) if closing else (following, False)
-
-    def _take_upto(self, buffer: bytes, at: int, following: int, offset: int) -> int:
-        """Take the event at `at`, which ends before `following` or a later start; 0: neither."""
         end = following
         for _ in range(_TRIES):
             text = buffer[at:end].rstrip(_SPACE).removesuffix(b",")
             if self._take_one(text, offset + at):
-                return end
-            end = next_event(buffer, end + 1)
-            if end < 0:
+                return end, False
+            later = next_event(buffer, end + 1)
+            if later < 0:
+                end = len(buffer)
                 break
-        return 0
+            end = later
+        ended = self._to_list_end(buffer, at, end, final=final)
+        if ended:
+            return ended, True
+        if not final and len(buffer) - at < _ENOUGH:
+            return at, False
+        inner = element_end(buffer[at:following], 0)
+        if inner > 0 and not buffer[at + inner : following].strip(_SPACE + b",}]"):
+            if self._take_one(buffer[at : at + inner], offset + at):
+                self._damage.note("repaired", "a stray bracket", at=offset + at + inner)
+                return following, False
+        self._lose(buffer[at:following], offset + at)
+        closing = _TOP_LEVEL.search(buffer, at, following)
+        return (closing.end(1), True) if closing else (following, False)
 
     def _last(self, buffer: bytes, at: int, offset: int, *, final: bool) -> tuple[int, bool]:
         """The event that no other follows: how far it goes, and whether the list ended there."""
