@@ -14,8 +14,9 @@ pytest.importorskip("torch")
 
 from pytest_gpuperf.ranks import RankError, RankOutcome, State
 from pytest_gpuperf.recording import Options
-from pytest_gpuperf.session.ddp import measure_ddp, plan_ranks, threads_per_rank
+from pytest_gpuperf.session.ddp import measure_ddp, run_ddp_once
 from pytest_gpuperf.session.ddp_failure import RankFailure, failure_of
+from pytest_gpuperf.session.ddp_plan import plan_ranks, threads_per_rank
 
 STEPS = 4
 QUICK = Options(warmup_s=0.05, max_time_s=0.2, steps=STEPS)
@@ -68,6 +69,16 @@ def make_deserting(rank, world_size):
 
 def make_sleeping(rank, world_size):
     return _on_the_third_call(lambda: time.sleep(600), rank, world_size)
+
+
+def make_telling(rank, world_size):
+    import torch.distributed as dist
+
+    def step():
+        with Path(os.environ["TOLD"]).open("a") as file:
+            file.write(f"{rank} of {world_size}, {dist.get_world_size()} {dist.get_backend()}\n")
+
+    return step
 
 
 def make_nothing(rank, world_size):
@@ -213,6 +224,15 @@ def test_a_rank_left_alone_in_a_collective_is_told_where_it_waits(tmp_path, time
 def test_make_step_that_makes_no_step_is_told_so(tmp_path):
     with pytest.raises(RankFailure, match=r"must return the step, a function without arguments; "):
         _measure(make_nothing, tmp_path)
+
+
+def test_run_once_calls_the_step_of_each_rank_once_in_the_group(tmp_path, monkeypatch):
+    monkeypatch.setenv("TOLD", str(tmp_path / "told"))
+    folder = tmp_path / "work"
+    run_ddp_once(make_telling, 2, device="cpu", workdir=folder, timeout_s=LIMIT_S)
+    told = sorted((tmp_path / "told").read_text().splitlines())
+    assert told == ["0 of 2, 2 gloo", "1 of 2, 2 gloo"]
+    assert not list(folder.iterdir())
 
 
 def test_a_local_make_step_is_refused_before_any_process_starts(tmp_path):

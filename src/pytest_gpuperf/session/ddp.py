@@ -1,28 +1,33 @@
 """One workload on several ranks: launched, measured, one trace a rank.
 
-Knows how a set of ranks is started and gathered; what one rank does is ``ddp_child``, what a
-failure says is ``ddp_failure``.
+Knows how a set of ranks is started and gathered; what one rank does is ``ddp_child``, where it
+runs ``ddp_plan``, what a failure says ``ddp_failure``.
 """
 
 from __future__ import annotations
 
 import base64
-import os
 import pickle
 import shutil
-import sys
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from glob import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from gpuperf_analyzers.live_block import LiveBlock, parse_live_block
-from pytest_gpuperf.ranks import LaunchError, RankOutcome, State, Target, launch
-from pytest_gpuperf.session.ddp_child import measure_rank
+from pytest_gpuperf.ranks import LaunchError, RankContext, RankOutcome, State, Target, launch
+from pytest_gpuperf.session.ddp_child import measure_rank, run_rank_once
 from pytest_gpuperf.session.ddp_failure import RankFailure, failure_of
-from pytest_gpuperf.session.ddp_joined import record_joined, torchrun_place
+from pytest_gpuperf.session.ddp_joined import (
+    Place,
+    record_joined,
+    run_once_joined,
+    torchrun_place,
+)
+from pytest_gpuperf.session.ddp_plan import Plan, plan_ranks, rank_environment, threads_per_rank
 
 if TYPE_CHECKING:
     import torch
@@ -30,6 +35,7 @@ if TYPE_CHECKING:
     from pytest_gpuperf.recording import Options
 
 Backend = Literal["auto", "gloo", "nccl"]
+MakeStep = Callable[[int, int], Callable[[], object]]
 Decided = Callable[[tuple[float, ...]], bool]
 
 TRACE_SUFFIX = ".pt.trace.json.gz"
@@ -73,18 +79,8 @@ class DdpOutcome:
     reporter: bool = True
 
 
-@dataclass(frozen=True, slots=True)
-class Plan:
-    """Where the ranks run: backend, device type, GPUs here, and what to tell about it."""
-
-    backend: str
-    device_type: str
-    gpus: int
-    notes: tuple[str, ...] = ()
-
-
 def measure_ddp(
-    make_step: Callable[[int, int], Callable[[], Any]],
+    make_step: MakeStep,
     world_size: int,
     *,
     backend: Backend = "auto",
@@ -128,18 +124,7 @@ def measure_ddp(
     RankFailure
         A rank raised, was killed, left early or hung; the message names it.
     """
-    target = Target.of(make_step, role="gpuperf.ddp: make_step")
-    if isinstance(world_size, bool) or not isinstance(world_size, int) or world_size < 1:
-        raise ValueError(
-            f"gpuperf.ddp: world_size must be a whole number from 1, not {world_size!r}"
-        )
-    plan = plan_ranks(backend, str(device), world_size)
-    place = torchrun_place()
-    if place is not None and place.world_size != world_size:
-        raise ValueError(
-            f"gpuperf.ddp: torchrun started {place.world_size} ranks, the test asks for "
-            f"{world_size}: start as many, or run pytest without torchrun"
-        )
+    target, plan, place = _prepared(make_step, world_size, backend, device)
     trace_dir.mkdir(parents=True, exist_ok=True)
     if place is None or place.rank == 0:
         for stale in trace_dir.glob(f"{escape(stem)}.rank*"):
@@ -161,16 +146,17 @@ def measure_ddp(
         )
     else:
         payload = {
-            "make_step": target.to_json(),
-            "backend": plan.backend,
-            "device_type": plan.device_type,
-            "gpus": plan.gpus,
-            "threads": threads_per_rank(world_size),
+            **_payload(target, plan, world_size),
             "name": name,
             "options": _pickled("options", options),
             "decided": _pickled("decided", decided),
         }
-        outcomes = _launched(payload, plan, paths, timeout_s, stacks_stem=trace_dir / stem)
+        with _folder_in(trace_dir) as folder:
+            outcomes = _launched(
+                measure_rank, payload, plan, world_size, folder, timeout_s, trace_dir / stem
+            )
+            for outcome, path in zip(outcomes, paths, strict=True):
+                Path(outcome.value["trace"]).replace(path)
     return DdpOutcome(
         world_size=world_size,
         backend=plan.backend,
@@ -184,88 +170,109 @@ def measure_ddp(
     )
 
 
-def _launched(
-    payload: dict[str, Any],
-    plan: Plan,
-    paths: tuple[Path, ...],
-    timeout_s: float,
+def run_ddp_once(
+    make_step: MakeStep,
+    world_size: int,
     *,
-    stacks_stem: Path,
-) -> list[RankOutcome]:
-    """Launch the ranks that `payload` describes; their outcomes, their traces at `paths`."""
-    # Beside the traces, so that moving them there is a rename.
-    workdir = Path(tempfile.mkdtemp(prefix=".ranks-", dir=stacks_stem.parent))
-    try:
-        outcomes = launch(
-            Target.of(measure_rank),
-            len(paths),
-            payload=payload,
-            timeout_s=timeout_s,
-            workdir=workdir,
-            env=_environment(plan, payload["threads"]),
-        )
-        if any(o.state is not State.DONE for o in outcomes):
-            raise failure_of(outcomes, timeout_s, stacks_stem=stacks_stem)
-        for outcome, path in zip(outcomes, paths, strict=True):
-            Path(outcome.value["trace"]).replace(path)
-    except LaunchError as error:
-        raise RankFailure(f"gpuperf.ddp: {error}") from error
-    finally:
-        shutil.rmtree(workdir, ignore_errors=True)
-    return outcomes
+    backend: Backend = "auto",
+    device: torch.device | str,
+    workdir: Path,
+    timeout_s: float,
+) -> None:
+    """Call ``make_step(rank, world_size)()`` once on each of `world_size` ranks, unmeasured.
 
-
-def plan_ranks(backend: str, device: str, world_size: int) -> Plan:
-    """Backend and device type for `world_size` ranks of a test whose device is `device`.
+    Parameters
+    ----------
+    make_step, world_size, backend, device, timeout_s
+        As for :func:`measure_ddp`.
+    workdir
+        Where the stacks of ranks that hang are left; nothing else is.
 
     Raises
     ------
-    ValueError
-        Unknown backend, or NCCL asked for where there are not as many GPUs as ranks.
+    ValueError, RankFailure
+        As for :func:`measure_ddp`.
     """
-    if backend not in ("auto", "gloo", "nccl"):
-        raise ValueError(f"gpuperf.ddp: backend must be 'auto', 'gloo' or 'nccl', not {backend!r}")
-    if device.partition(":")[0] != "cuda":
-        if backend == "nccl":
-            raise ValueError(
-                f"gpuperf.ddp: backend 'nccl' needs GPUs, but this test's device is {device}"
-            )
-        return Plan("gloo", "cpu", 0)
-    import torch
-
-    gpus = torch.cuda.device_count()
-    if backend == "nccl" and gpus < world_size:
-        raise ValueError(
-            f"gpuperf.ddp: backend 'nccl' needs a GPU a rank; {world_size} ranks, {gpus} GPUs here"
+    target, plan, place = _prepared(make_step, world_size, backend, device)
+    if place is not None:
+        run_once_joined(
+            make_step,
+            place,
+            backend=plan.backend,
+            device_type=plan.device_type,
+            timeout_s=timeout_s,
         )
-    if gpus >= world_size:
-        return Plan("gloo" if backend == "gloo" else "nccl", "cuda", gpus)
-    if backend == "gloo":
-        note = f"{world_size} ranks shared {gpus} GPUs"
-        return Plan("gloo", "cuda", gpus, (note,))
-    note = f"ran on cpu with gloo: {world_size} ranks, but {gpus} GPUs here"
-    return Plan("gloo", "cpu", 0, (note,))
+        return
+    workdir.mkdir(parents=True, exist_ok=True)
+    payload = _payload(target, plan, world_size)
+    with _folder_in(workdir) as folder:
+        _launched(run_rank_once, payload, plan, world_size, folder, timeout_s, workdir / "ddp")
 
 
-def threads_per_rank(world_size: int) -> int:
-    """CPU threads for each of `world_size` ranks: the cores we may use, shared out, at least 1."""
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-    return max(1, (cores or 1) // world_size)
+def _prepared(
+    make_step: MakeStep, world_size: int, backend: str, device: torch.device | str
+) -> tuple[Target, Plan, Place | None]:
+    """What to run, where, and inside which torchrun; ValueError where it cannot be had."""
+    target = Target.of(make_step, role="gpuperf.ddp: make_step")
+    if isinstance(world_size, bool) or not isinstance(world_size, int) or world_size < 1:
+        raise ValueError(
+            f"gpuperf.ddp: world_size must be a whole number from 1, not {world_size!r}"
+        )
+    plan = plan_ranks(backend, str(device), world_size)
+    place = torchrun_place()
+    if place is not None and place.world_size != world_size:
+        raise ValueError(
+            f"gpuperf.ddp: torchrun started {place.world_size} ranks, the test asks for "
+            f"{world_size}: start as many, or run pytest without torchrun"
+        )
+    return target, plan, place
 
 
-def _environment(plan: Plan, threads: int) -> dict[str, str | None]:
-    """What the ranks' environment has that ours has not."""
-    env: dict[str, str | None] = {
-        "OMP_NUM_THREADS": str(threads),
-        "MKL_NUM_THREADS": str(threads),
-        "MASTER_ADDR": None,  # the ranks meet in a file
-        "MASTER_PORT": None,
+@contextmanager
+def _folder_in(parent: Path) -> Iterator[Path]:
+    """A folder for one launch; beside the traces, so that moving them there is a rename."""
+    folder = Path(tempfile.mkdtemp(prefix=".ranks-", dir=parent))
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _payload(target: Target, plan: Plan, world_size: int) -> dict[str, Any]:
+    """What every rank is told, whatever it does with the step."""
+    return {
+        "make_step": target.to_json(),
+        "backend": plan.backend,
+        "device_type": plan.device_type,
+        "gpus": plan.gpus,
+        "threads": threads_per_rank(world_size),
     }
-    if sys.platform == "linux" and "GLOO_SOCKET_IFNAME" not in os.environ:
-        env["GLOO_SOCKET_IFNAME"] = "lo"  # all ranks are here; a host's name need not resolve
-    if plan.device_type == "cpu":
-        env["CUDA_VISIBLE_DEVICES"] = ""  # make_step that asks torch sees what the ranks run on
-    return env
+
+
+def _launched(
+    program: Callable[[RankContext, Mapping[str, Any]], Any],
+    payload: dict[str, Any],
+    plan: Plan,
+    world_size: int,
+    workdir: Path,
+    timeout_s: float,
+    stacks_stem: Path,
+) -> list[RankOutcome]:
+    """The outcomes of ranks that all came through `program`; RankFailure otherwise."""
+    try:
+        outcomes = launch(
+            Target.of(program),
+            world_size,
+            payload=payload,
+            timeout_s=timeout_s,
+            workdir=workdir,
+            env=rank_environment(plan, payload["threads"]),
+        )
+    except LaunchError as error:
+        raise RankFailure(f"gpuperf.ddp: {error}") from error
+    if any(o.state is not State.DONE for o in outcomes):
+        raise failure_of(outcomes, timeout_s, stacks_stem=stacks_stem)
+    return outcomes
 
 
 def _pickled(what: str, value: object) -> str:

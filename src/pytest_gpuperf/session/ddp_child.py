@@ -58,19 +58,56 @@ class GroupCoordinator:
 
 
 def measure_rank(context: RankContext, payload: Mapping[str, Any]) -> dict[str, Any]:
-    """Record this rank's step; the path of its trace, its live block and region limits come back.
+    """Record this rank's step; its trace, its live block and its regions' limits come back.
 
     Raises
     ------
     TypeError
         ``make_step`` returned something that cannot be called.
     """
-    progress = context.progress
-    progress.stage("importing torch")
+    device, coordinator = _joined(context, payload)
+    step = _step(context, payload)
+    from pytest_gpuperf.recording import record
+
+    recorded = record(
+        step,
+        device=device,
+        options=_unpickled(payload["options"]),
+        trace_path=context.workdir / f"rank{context.rank}.pt.trace.json.gz",
+        name=payload["name"],
+        coordinator=coordinator,
+        decided=_unpickled(payload["decided"]),
+    )
+    _leave(context, coordinator)
+    return {
+        "trace": str(recorded.trace_path),
+        "block": recorded.block.to_json(),
+        "region_limits": {name: dict(limits) for name, limits in recorded.region_limits.items()},
+    }
+
+
+def run_rank_once(context: RankContext, payload: Mapping[str, Any]) -> None:
+    """Call this rank's step once, unmeasured.
+
+    Raises
+    ------
+    TypeError
+        ``make_step`` returned something that cannot be called.
+    """
+    _, coordinator = _joined(context, payload)
+    _step(context, payload)()
+    _leave(context, coordinator)
+
+
+def _joined(
+    context: RankContext, payload: Mapping[str, Any]
+) -> tuple[torch.device, GroupCoordinator]:
+    """The device of this rank and our group, once the process is in the workload's group."""
+    context.progress.stage("importing torch")
     import torch.distributed as dist
 
     device = _own_device(context, payload)
-    progress.stage("joining the process group")
+    context.progress.stage("joining the process group")
     dist.init_process_group(
         payload["backend"],
         init_method=f"file://{context.workdir / 'rendezvous'}",
@@ -79,30 +116,26 @@ def measure_rank(context: RankContext, payload: Mapping[str, Any]) -> dict[str, 
         timeout=timedelta(seconds=context.timeout_s) + _MARGIN,
     )
     control = dist.new_group(backend="gloo")
-    progress.stage("loading make_step")
-    make_step = Target.from_json(payload["make_step"]).load()
-    progress.stage("in make_step")
-    step = made_step(make_step, context.rank, context.world_size)
-    progress.stage("in the step")
-    from pytest_gpuperf.recording import record
+    return device, GroupCoordinator(context.rank, context.world_size, control)
 
-    recorded = record(
-        _counted(step, progress),
-        device=device,
-        options=_unpickled(payload["options"]),
-        trace_path=context.workdir / f"rank{context.rank}.pt.trace.json.gz",
-        name=payload["name"],
-        coordinator=GroupCoordinator(context.rank, context.world_size, control),
-        decided=_unpickled(payload["decided"]),
-    )
-    progress.stage("leaving the process group")
-    dist.barrier(group=control)
+
+def _step(context: RankContext, payload: Mapping[str, Any]) -> Callable[[], Any]:
+    """The step of this rank, made, telling its progress."""
+    context.progress.stage("loading make_step")
+    make_step = Target.from_json(payload["make_step"]).load()
+    context.progress.stage("in make_step")
+    step = made_step(make_step, context.rank, context.world_size)
+    context.progress.stage("in the step")
+    return _counted(step, context.progress)
+
+
+def _leave(context: RankContext, coordinator: GroupCoordinator) -> None:
+    """Leave the process group together."""
+    import torch.distributed as dist
+
+    context.progress.stage("leaving the process group")
+    coordinator.barrier()
     dist.destroy_process_group()
-    return {
-        "trace": str(recorded.trace_path),
-        "block": recorded.block.to_json(),
-        "region_limits": {name: dict(limits) for name, limits in recorded.region_limits.items()},
-    }
 
 
 def made_step(

@@ -7,6 +7,7 @@ A rank that dies is torchrun's to tell.
 
 from __future__ import annotations
 
+import atexit
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -76,18 +77,12 @@ def record_joined(
     RankFailure
         A rank raised: on every rank, with the same message.
     """
-    import torch.distributed as dist
-
-    device = _own_device(place, device_type)
-    if not dist.is_initialized():
-        dist.init_process_group(backend, timeout=timedelta(seconds=timeout_s))
-    control = _control_group(timeout_s)
-    dist.barrier(group=control)
+    device, coordinator = _joined(place, backend, device_type, timeout_s)
     own = paths[place.rank]
     partial = own.with_name(f".{own.name}.{os.getpid()}.json.gz")
-    coordinator = GroupCoordinator(place.rank, place.world_size, control)
-    try:
-        result = _recorded(
+
+    def recorded() -> dict[str, Any]:
+        return _recorded(
             make_step,
             coordinator,
             device,
@@ -96,16 +91,74 @@ def record_joined(
             name=name,
             decided=decided,
         )
+
+    coordinator.barrier()  # rank 0 has removed the traces of an earlier run
+    try:
+        outcomes = _together(recorded, coordinator, timeout_s, stacks_stem=own.parent)
+        partial.replace(own)
+    finally:
+        partial.unlink(missing_ok=True)
+    coordinator.barrier()
+    return outcomes
+
+
+def run_once_joined(
+    make_step: Callable[[int, int], Any],
+    place: Place,
+    *,
+    backend: str,
+    device_type: str,
+    timeout_s: float,
+) -> None:
+    """Call this rank's step once, unmeasured; parameters as for :func:`record_joined`.
+
+    Raises
+    ------
+    RankFailure
+        A rank raised: on every rank, with the same message.
+    """
+    _, coordinator = _joined(place, backend, device_type, timeout_s)
+
+    def once() -> dict[str, Any]:
+        made_step(make_step, place.rank, place.world_size)()
+        return {}
+
+    _together(once, coordinator, timeout_s, stacks_stem=Path())
+
+
+def _joined(
+    place: Place, backend: str, device_type: str, timeout_s: float
+) -> tuple[torch.device, GroupCoordinator]:
+    """The device of this rank and our group, once the process is in the workload's group."""
+    import torch.distributed as dist
+
+    device = _own_device(place, device_type)
+    if not dist.is_initialized():
+        dist.init_process_group(backend, timeout=timedelta(seconds=timeout_s))
+        # A group still alive when the interpreter ends aborts the process in its destructor.
+        atexit.register(dist.destroy_process_group)
+    return device, GroupCoordinator(place.rank, place.world_size, _control_group(timeout_s))
+
+
+def _together(
+    work: Callable[[], dict[str, Any]],
+    coordinator: GroupCoordinator,
+    timeout_s: float,
+    *,
+    stacks_stem: Path,
+) -> list[RankOutcome]:
+    """What `work` gave on every rank, on every rank; RankFailure on all where one raised."""
+    import torch.distributed as dist
+
+    try:
+        result = work()
     except Exception as error:  # noqa: BLE001 - the others must hear of it, whatever it is
         result = {"error": describe(error)}
-    results: list[dict[str, Any]] = [{} for _ in range(place.world_size)]
-    dist.all_gather_object(results, result, group=control)
+    results: list[dict[str, Any]] = [{} for _ in range(coordinator.world_size)]
+    dist.all_gather_object(results, result, group=coordinator.group)
     outcomes = [_outcome(rank, found) for rank, found in enumerate(results)]
     if any(o.state is not State.DONE for o in outcomes):
-        partial.unlink(missing_ok=True)
-        raise failure_of(outcomes, timeout_s, stacks_stem=own.parent)
-    partial.replace(own)
-    dist.barrier(group=control)
+        raise failure_of(outcomes, timeout_s, stacks_stem=stacks_stem)
     return outcomes
 
 
