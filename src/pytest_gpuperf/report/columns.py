@@ -117,6 +117,8 @@ def _entry(record: Record, metric: str) -> Mapping[str, Any]:
 
 def _value(record: Record, metric: str) -> float | None:
     value = _entry(record, metric).get("value")
+    if metric == "exposed_comm" and not _entry(record, "comm_time").get("value"):
+        return None  # nothing to expose: 0 would read as well hidden
     return None if value is None else float(value)
 
 

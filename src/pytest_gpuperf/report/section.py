@@ -13,7 +13,9 @@ _UNITS = {metric.name: metric.unit for metric in BUILTIN}
 def section_text(record: Record) -> str:
     """What was measured and judged in one test, as plain text of a line a fact."""
     lines = [_head(record)]
-    lines += [f"  {j['verdict']:<12} {limit_text(j)}" for j in record.get("limits") or ()]
+    for judgement in record.get("limits") or ():
+        verdict = judgement["verdict"]
+        lines.append(f"  {verdict:<11} {limit_text(judgement).removeprefix(f'{verdict} ')}")
     lines += _values(record)
     evidence = evidence_text(record.get("evidence") or {})
     if evidence:
@@ -44,8 +46,8 @@ def _values(record: Record) -> list[str]:
     lines = []
     for name, entry in (record.get("values") or {}).items():
         value, unit = entry.get("value"), entry.get("unit") or _UNITS.get(name, "")
-        if value is None:
-            continue
+        if not value:
+            continue  # why a value is absent stands in the report; zeros would hide the others
         interval = entry.get("interval")
         sampled = f" (95% CI {show_interval(value, interval, unit)})" if interval else ""
         at = f" on {harmless(entry['at'], 60)}" if entry.get("at") else ""

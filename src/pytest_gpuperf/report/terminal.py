@@ -133,7 +133,10 @@ def _table(results: Table, rows: Sequence[Row], *, header: bool, names: bool) ->
     for title, width in _columns(results):
         left = title == "verdict"
         table.add_column(
-            title, justify="left" if left else "right", overflow="fold", min_width=width
+            title,
+            justify="left" if left else "right",
+            overflow="fold",
+            width=width,  # titles break, so that names keep their room
         )
     for row in rows:
         cells = [Text(row.test)] if names else []

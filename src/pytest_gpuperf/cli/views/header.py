@@ -83,7 +83,7 @@ def grouped(findings: Iterable[Finding]) -> list[Finding]:
         first.setdefault(finding.code, finding)
         places.setdefault(finding.code, {})[finding.at.partition(",")[0]] = None
     return [
-        replace(finding, at=f"{finding.at} (and {len(places[code]) - 1} more ranks)")
+        replace(finding, at=f"{finding.at} (and {_more(len(places[code]) - 1)})")
         if len(places[code]) > 1
         else finding
         for code, finding in first.items()
@@ -103,3 +103,7 @@ def finding_words(finding: Finding) -> str:
 def _listed(names: Sequence[str], most: int = 6) -> str:
     more = f" and {len(names) - most} more" if len(names) > most else ""
     return ", ".join(names[:most]) + more
+
+
+def _more(count: int) -> str:
+    return f"{count} more rank" + ("s" if count > 1 else "")
