@@ -35,6 +35,7 @@ NO_STEPS = "the trace has no ProfilerStep annotation"
 NO_CALLS = "the trace has no runtime or driver calls"
 ON_CPU = "nothing is launched on the CPU"
 NO_SHAPES = "aten::copy_ was recorded without shapes and dtypes: record_shapes=True"
+OLD_COPIES = "copies of the categories Memcpy and Memset (profilers of 2021) are not counted"
 NO_SIZE = "the trace gives no byte count for some copies"
 
 
@@ -85,11 +86,13 @@ class Host:
     allocations: int
     """Calls of the driver's allocator, which can wait for the device."""
     allocation_ns: int
+    old_copies: bool
+    """Whether copies are of a category that the definition leaves out, so that bytes are absent."""
 
     def metrics(self) -> Iterator[Value]:
         """Counts and bytes of the worst step, times as the median of steps."""
         cpu = self.device == "cpu"
-        no_size = NO_SHAPES if cpu else NO_SIZE
+        unsized = OLD_COPIES if self.old_copies else NO_SIZE
         yield self._count("kernel_launches", "launches", NO_CALLS, "CPU ops" if cpu else "")
         yield self._count(
             "host_syncs", "syncs", NO_CALLS, "aten::_local_scalar_dense calls" if cpu else ""
@@ -97,10 +100,10 @@ class Host:
         yield self._count(
             "host_to_device",
             "host_to_device",
-            no_size,
+            NO_SHAPES if cpu else unsized,
             "bytes that aten::copy_ writes" if cpu else "",
         )
-        yield self._count("device_to_host", "device_to_host", ON_CPU if cpu else NO_SIZE, "")
+        yield self._count("device_to_host", "device_to_host", ON_CPU if cpu else unsized, "")
         yield self._time("sync_time", "blocked_ns", ON_CPU if cpu else NO_CALLS)
         yield from self._queue_values()
         yield self._time(
@@ -202,6 +205,7 @@ def analyze(trace: Trace, config: Config, device: Device) -> Host:
         delays(trace),
         len(allocation),
         int(trace.events.dur[allocation].sum()),
+        bool(np.any(trace.events.cat == Category.OLD_MEMORY)),
     )
 
 

@@ -161,6 +161,14 @@ def test_a_copy_without_a_byte_count_makes_the_sum_absent(tmp_path: Path) -> Non
     assert got.absent_reason == "the trace gives no byte count for some copies"
 
 
+def test_copies_of_the_old_category_give_no_bytes_and_the_reason(tmp_path: Path) -> None:
+    t = KinetoTrace()
+    t.launch("a", at=0, runs=(10, 20))
+    t.launch("Memcpy HtoD (Pageable -> Device)", 5, (25, 30), cat="Memcpy", bytes=4)
+    reason = values(analyzed(t, tmp_path))["host_to_device"].absent_reason or ""
+    assert "profilers of 2021" in reason
+
+
 @pytest.mark.parametrize(
     ("name", "way", "memory"),
     [
