@@ -29,6 +29,8 @@ _TRIES = 4
 """How many places are tried as the end of an event, or of the list, before it is given up."""
 _ENOUGH = 64 * KIB
 """Text after an event that rules out that its end is merely not read yet."""
+_NO_MENDING = ("expected ',' or '}'", "expected ':'", "recursion")
+"""First errors that no mending removes; looking for one costs more than the event is worth."""
 _SPACE = b" \t\r\n"
 _GAP = re.compile(rb"[\s,]*")
 
@@ -144,10 +146,10 @@ class Recovery:
         if not final and len(buffer) - at < _ENOUGH:
             return at, False
         inner = element_end(buffer[at:following], 0)
-        if inner > 0 and not buffer[at + inner : following].strip(_SPACE + b",}]"):
-            if self._take_one(buffer[at : at + inner], offset + at):
-                self._damage.note("repaired", "a stray bracket", at=offset + at + inner)
-                return following, False
+        stray = inner > 0 and not buffer[at + inner : following].strip(_SPACE + b",}]")
+        if stray and self._take_one(buffer[at : at + inner], offset + at):
+            self._damage.note("repaired", "a stray bracket", at=offset + at + inner)
+            return following, False
         self._lose(buffer[at:following], offset + at)
         closing = _TOP_LEVEL.search(buffer, at, following)
         return (closing.end(1), True) if closing else (following, False)
@@ -172,27 +174,35 @@ class Recovery:
 
     def _take_one(self, text: bytes, offset: int) -> bool:
         """Take the events in `text`, mended where they need it."""
-        if self._decode(text) or self._odd(text):
+        if self._decode(text):
             return True
+        reason = self._odd(text)
+        if not reason:
+            return True
+        if any(r in reason for r in _NO_MENDING):
+            return False
         mended = mend(text)
-        if mended.count and (self._decode(mended.text) or self._odd(mended.text)):
+        if mended.count and (self._decode(mended.text) or not self._odd(mended.text)):
             self._tell(mended, offset)
             return True
         return False
 
-    def _odd(self, text: bytes) -> bool:
-        """Take valid JSON that the schema refuses: unknown phases are counted, the rest too."""
+    def _odd(self, text: bytes) -> str:
+        """Take valid JSON that the schema refuses: unknown phases are counted, the rest too.
+
+        Returns why it is not valid JSON, "" where it is.
+        """
         try:
             values: list[Any] = msgspec.json.decode(b"[" + text + b"]")
-        except _DECODE_ERRORS:
-            return False
+        except _DECODE_ERRORS as error:
+            return str(error) or type(error).__name__
         for value in values:
             if not isinstance(value, dict):
                 self.others += 1
             elif len(values) == 1 or not self._decode(msgspec.json.encode(value)):
                 phase = value.get("ph")
                 self._phases[phase if isinstance(phase, str) else ""] += 1
-        return True
+        return ""
 
     def _lose(self, text: bytes, at: int) -> None:
         try:
