@@ -120,10 +120,21 @@ def analyze_set(traces: TraceSet, config: Config | None = None) -> SetAnalysis:
         values=values,
         spread=spread,
         findings=findings,
-        invalid=invalid_metrics(findings),
+        invalid=_invalid(traces.findings, labels, ranks),
         failed=dict(traces.failed),
         rank_source=traces.rank_source,
     )
+
+
+def _invalid(
+    findings: tuple[Finding, ...], labels: tuple[str, ...], ranks: tuple[Analysis, ...]
+) -> dict[str, str]:
+    """What the set or any of its ranks forbids to judge: the worst may be the rank that is off."""
+    reasons = invalid_metrics(findings)
+    for label, rank in zip(labels, ranks, strict=True):
+        for metric, reason in rank.invalid.items():
+            reasons.setdefault(metric, f"{label}: {reason}" if label else reason)
+    return reasons
 
 
 def rank_labels(ranks: tuple[Analysis, ...]) -> tuple[str, ...]:
