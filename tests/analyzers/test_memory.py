@@ -1,0 +1,178 @@
+"""Memory from a trace's allocation events, to the byte."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gpuperf_analyzers.config import Config
+from gpuperf_analyzers.memory import OUTSIDE_OPS, MemoryResult, analyze
+from gpuperf_analyzers.metrics import Value
+from gpuperf_analyzers.registry import load_config
+from gpuperf_analyzers.trace.reader import read_trace
+from kineto import KinetoTrace
+
+MIB = 2**20
+
+
+@pytest.fixture(scope="module")
+def config() -> Config:
+    return load_config()
+
+
+def analyzed(
+    trace: KinetoTrace, tmp_path: Path, config: Config, device: Any = "cpu"
+) -> tuple[MemoryResult, Value]:
+    result = analyze(read_trace(trace.write(tmp_path / "t.json")), config, device)
+    (value,) = result.metrics()
+    return result, value
+
+
+def allocations(*changes: tuple[float, int, int], start: int = 0, **where: int) -> KinetoTrace:
+    """A CPU trace with (time, bytes, address) events whose recorded total begins at `start`."""
+    t = KinetoTrace(device_name=None)
+    t.op("aten::empty", 0, 15)
+    t.op("aten::mm", 20, 20)
+    total = start
+    for at, size, address in changes:
+        total += size
+        t.memory(at, size, total, address=address, **where)
+    return t
+
+
+def test_the_peak_is_the_largest_sum_of_allocations_less_frees(
+    tmp_path: Path, config: Config
+) -> None:
+    t = allocations((1, 100, 1), (5, 50, 2), (10, -100, 1), (25, 70, 3), (30, -50, 2), (50, 20, 4))
+    result, value = analyzed(t, tmp_path, config)
+    assert result.allocated_bytes == (100, 150, 50, 120, 70, 90)
+    assert value.name == "peak_memory_growth"
+    assert value.value == 150
+    assert (result.peak_us, result.peak_op) == (5.0, "aten::empty")
+    assert result.total_peak == 150
+
+
+def test_what_was_alive_at_the_peak_and_what_was_never_freed_is_named(
+    tmp_path: Path, config: Config
+) -> None:
+    t = allocations((1, 100, 1), (5, 50, 2), (10, -100, 1), (25, 90, 3), (30, 40, 1), (45, -50, 2))
+    result, value = analyzed(t, tmp_path, config)
+    assert value.value == 50 + 90 + 40
+    alive = [(a.bytes, a.op, a.at_us, a.freed_us) for a in result.alive_at_peak]
+    assert alive == [
+        (90, "aten::mm", 25.0, None),
+        (50, "aten::empty", 5.0, 45.0),
+        (40, "aten::mm", 30.0, None),
+    ]
+    assert sum(a.bytes for a in result.alive_at_peak) == result.peak_growth
+    assert (result.never_freed_count, result.never_freed_bytes) == (2, 130)
+
+
+def test_an_address_used_again_is_another_allocation(tmp_path: Path, config: Config) -> None:
+    t = allocations((1, 10, 7), (2, -10, 7), (3, 30, 7), (4, -30, 7), (5, 20, 7))
+    result, _ = analyzed(t, tmp_path, config)
+    assert [(a.bytes, a.freed_us) for a in result.alive_at_peak] == [(30, 4.0)]
+    assert [a.bytes for a in result.never_freed] == [20]
+
+
+def test_churn_counts_each_ops_allocations_and_what_it_kept(tmp_path: Path, config: Config) -> None:
+    t = allocations((1, 10, 1), (2, -10, 1), (3, 10, 1), (25, 40, 2), (60, 5, 3))
+    result, _ = analyzed(t, tmp_path, config)
+    assert [(o.op, o.allocations, o.bytes, o.kept_bytes) for o in result.by_op] == [
+        ("aten::mm", 1, 40, 40),
+        ("aten::empty", 2, 20, 10),
+        (OUTSIDE_OPS, 1, 5, 5),
+    ]
+
+
+def test_memory_older_than_the_recording_can_only_shrink_it(tmp_path: Path, config: Config) -> None:
+    t = allocations((1, -500, 9), (5, 100, 1), start=1000)
+    result, value = analyzed(t, tmp_path, config)
+    assert value.value == 0
+    assert (result.freed_older, result.freed_older_bytes) == (1, 500)
+    assert result.allocated_bytes == (-500, -400)
+    assert result.total_peak == 600
+
+
+def test_lost_events_are_seen_in_the_totals_and_leave_no_number(
+    tmp_path: Path, config: Config
+) -> None:
+    t = KinetoTrace(device_name=None)
+    t.op("aten::empty", 0, 15)
+    t.memory(1, 100, 100)
+    t.memory(5, 50, 230, address=2)  # 80 bytes came in between, unseen
+    result, value = analyzed(t, tmp_path, config)
+    assert result.unaccounted_bytes == 80
+    assert "lost" in str(value.absent_reason)
+
+
+def test_without_memory_events_the_number_is_absent_and_the_mend_is_named(
+    tmp_path: Path, config: Config
+) -> None:
+    t = KinetoTrace(device_name=None)
+    t.op("aten::mm", 0, 10)
+    _, value = analyzed(t, tmp_path, config)
+    assert "profile_memory=True" in str(value.absent_reason)
+
+
+@pytest.mark.parametrize("device_type", [1, 6])  # CUDA, HIP
+def test_each_device_has_its_own_memory_and_the_hosts_is_not_a_gpus(
+    tmp_path: Path, config: Config, device_type: int
+) -> None:
+    t = KinetoTrace()
+    t.launch("k", 0, (5, 10))
+    t.launch("k", 20, (25, 30), device=1)
+    t.memory(1, 100, 100, device_type=device_type, device=0)
+    t.memory(2, 7, 7, device_type=device_type, device=1)
+    t.memory(3, 1000, 1000, device_type=0)
+    path = t.write(tmp_path / "t.json")
+    peaks = [analyze(read_trace(path), config, d).peak_growth for d in (0, 1, 2)]
+    assert peaks == [100, 7, 0]
+
+
+@pytest.mark.parametrize(
+    ("name", "device"),
+    [
+        ("tracelens-h100/Qwen_Qwen1.5-0.5B-Chat__1016005.json.gz", 0),
+        ("tracelens-h100/gaunernst_bert-small-uncased__1016001.json.gz", 0),
+        ("hta-df-index-resolver/df_index_resolver.json.gz", 1),
+        ("local-torch214-cpu/cpu_full_options_3steps.pt.trace.json.gz", "cpu"),
+        ("local-torch214-cpu/fsdp2_gloo_2ranks/rank1.pt.trace.json.gz", "cpu"),
+    ],
+)
+def test_the_sums_of_real_traces_are_the_allocators_own_totals(
+    name: str, device: Any, shared_traces: Path, config: Config
+) -> None:
+    trace = read_trace(shared_traces / name)
+    result = analyze(trace, config, device)
+    m = trace.memory
+    mine = (m.device_type == 0) if device == "cpu" else (m.device_type != 0) & (m.device == device)
+    totals = m.total_allocated[mine].tolist()
+    before = totals[0] - int(m.bytes[mine][0])
+    assert [before + growth for growth in result.allocated_bytes] == totals
+    assert result.peak_growth == max(totals) - before
+    assert result.total_peak == max(totals)
+    born_inside = sum(a.bytes for a in result.alive_at_peak)
+    if result.alive_at_peak_count <= len(result.alive_at_peak) and not result.freed_older:
+        assert born_inside == result.peak_growth
+
+
+def test_a_run_on_this_cpu_peaks_at_the_bytes_it_asked_for(tmp_path: Path, config: Config) -> None:
+    torch = pytest.importorskip("torch")
+    path = tmp_path / "trace.json"
+    with torch.profiler.profile(
+        activities=[torch.profiler.ProfilerActivity.CPU], profile_memory=True
+    ) as profile:
+        first = torch.empty(MIB, dtype=torch.uint8)
+        second = torch.empty(2 * MIB, dtype=torch.uint8)
+        del first
+        third = torch.empty(4 * MIB, dtype=torch.uint8)
+        del second
+    profile.export_chrome_trace(str(path))
+    result = analyze(read_trace(path), config, "cpu")
+    assert result.peak_growth == 6 * MIB
+    assert [a.bytes for a in result.alive_at_peak] == [4 * MIB, 2 * MIB]
+    assert [a.bytes for a in result.never_freed] == [4 * MIB]
+    assert third.numel() == 4 * MIB
