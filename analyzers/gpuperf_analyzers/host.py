@@ -11,7 +11,7 @@ import numpy as np
 from gpuperf_analyzers import intervals, stats
 from gpuperf_analyzers.config import Config
 from gpuperf_analyzers.metrics import Value, absent
-from gpuperf_analyzers.trace.calls import call_rows, is_allocation, launch_calls
+from gpuperf_analyzers.trace.calls import call_rows, calls, is_allocation, launch_calls
 from gpuperf_analyzers.trace.classify import Device
 from gpuperf_analyzers.trace.copies import (
     Copies,
@@ -250,7 +250,7 @@ class _Spans:
 def _gpu_steps(trace: Trace, config: Config, device: int, spans: _Spans) -> tuple[HostStep, ...]:
     e = trace.events
     n = len(spans.names)
-    calls = len(trace.rows(Category.RUNTIME, Category.DRIVER)) > 0
+    called = len(calls(trace)) > 0
     waits = blocking_calls(trace)
     started = spans.count(e.ts[_launches_of(trace, device)])
     synced, blocked = spans.count(e.ts[waits]), spans.time(trace, waits)
@@ -265,8 +265,8 @@ def _gpu_steps(trace: Trace, config: Config, device: int, spans: _Spans) -> tupl
     ops, loading = _common(trace, spans)
     return tuple(
         HostStep(
-            name, started[i] if calls else None, synced[i] if calls else None,
-            blocked[i] if calls else None, moved[0][i], moved[1][i], ops[i], loading[i],
+            name, started[i] if called else None, synced[i] if called else None,
+            blocked[i] if called else None, moved[0][i], moved[1][i], ops[i], loading[i],
         )
         for i, name in enumerate(spans.names)
     )  # fmt: skip
@@ -300,5 +300,7 @@ def _launches_of(trace: Trace, device: Device) -> I64:
     rows = launch_calls(trace)
     kernels = trace.rows(Category.KERNEL)
     starts = launches(trace)[kernels]
-    here = np.isin(rows, starts[e.device[kernels] == device])
-    return rows[here | ~np.isin(rows, starts)]
+    elsewhere = np.zeros(len(e), dtype=np.bool_)
+    elsewhere[starts[(starts >= 0) & (e.device[kernels] != device)]] = True
+    elsewhere[starts[(starts >= 0) & (e.device[kernels] == device)]] = False
+    return rows[~elsewhere[rows]]

@@ -7,8 +7,9 @@ from collections.abc import Callable
 
 import numpy as np
 
+from gpuperf_analyzers.trace.classify import names_mask
 from gpuperf_analyzers.trace.links import launches, nest_rows
-from gpuperf_analyzers.trace.model import I64, Bool, Category, Trace
+from gpuperf_analyzers.trace.model import I64, Category, Trace
 
 # Runtime and driver, CUDA and HIP, with their Ex, ExC, cooperative, module and graph forms; a
 # host function (cuLaunchHostFunc) starts nothing on the device.
@@ -44,10 +45,19 @@ def is_allocation(name: str) -> bool:
     return _ALLOCATE.fullmatch(name) is not None
 
 
+def calls(trace: Trace) -> I64:
+    """Rows of all runtime and driver calls, in time order."""
+    cached = trace.memo.get("calls")
+    if cached is None:
+        cached = trace.memo["calls"] = trace.rows(Category.RUNTIME, Category.DRIVER)
+    rows: I64 = cached
+    return rows
+
+
 def call_rows(trace: Trace, test: Callable[[str], bool]) -> I64:
     """Rows of the runtime and driver calls whose name passes `test`, in time order."""
-    rows = trace.rows(Category.RUNTIME, Category.DRIVER)
-    return rows[_passes(trace, rows, test)]
+    rows = calls(trace)
+    return rows[names_mask(trace, rows, test)]
 
 
 def launch_calls(trace: Trace) -> I64:
@@ -61,20 +71,11 @@ def launch_calls(trace: Trace) -> I64:
     if cached is not None:
         known: I64 = cached
         return known
-    rows = trace.rows(Category.RUNTIME, Category.DRIVER)
+    wanted = np.zeros(len(trace.events), dtype=np.bool_)
+    wanted[call_rows(trace, is_launch)] = True
     started = launches(trace)[trace.rows(Category.KERNEL)]
-    wanted = rows[_passes(trace, rows, is_launch) | np.isin(rows, started)]
-    nest = nest_rows(trace, wanted)
-    inner = nest.rows[nest.depth > 0]
-    trace.memo["launch_calls"] = result = wanted[~np.isin(wanted, inner)]
+    wanted[started[started >= 0]] = True
+    nest = nest_rows(trace, np.flatnonzero(wanted))
+    wanted[nest.rows[nest.depth > 0]] = False
+    trace.memo["launch_calls"] = result = np.flatnonzero(wanted)
     return result
-
-
-def _passes(trace: Trace, rows: I64, test: Callable[[str], bool]) -> Bool:
-    """Whether the name of each row passes `test`, asked once a name."""
-    names, which = np.unique(trace.events.name[rows], return_inverse=True)
-    verdict = np.array([n >= 0 and test(trace.strings[n]) for n in names.tolist()], dtype=np.bool_)
-    if not len(verdict):
-        return np.zeros(len(rows), dtype=np.bool_)
-    mask: Bool = verdict[which]
-    return mask

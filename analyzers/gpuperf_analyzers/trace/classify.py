@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from typing import Literal
 
 import numpy as np
 
 from gpuperf_analyzers.config import Config
 from gpuperf_analyzers.hookspecs import CommClassifier
-from gpuperf_analyzers.trace.model import GPU_ACTIVITY, Bool, Category, Finding, Trace
+from gpuperf_analyzers.trace.model import GPU_ACTIVITY, I64, Bool, Category, Finding, Trace
 
 Device = int | Literal["cpu"]
 
@@ -56,14 +57,26 @@ def comm_mask(trace: Trace, config: Config) -> Bool:
         mask: Bool = cached[1]
         return mask
     events = trace.events
-    kernel = events.cat == Category.KERNEL
-    verdict = np.zeros(len(trace.strings), dtype=np.bool_)
-    for name in np.unique(events.name[kernel]):
-        text = trace.strings[name]
-        verdict[name] = any(classify(text) for classify in config.comm_classifiers)
-    mask = kernel.copy()
-    mask[kernel] = verdict[events.name[kernel]]
+    kernels = np.flatnonzero(events.cat == Category.KERNEL)
+    mask = np.zeros(len(events), dtype=np.bool_)
+    mask[kernels] = names_mask(
+        trace, kernels, lambda name: any(test(name) for test in config.comm_classifiers)
+    )
     trace.memo["comm_mask"] = (config.comm_classifiers, mask)
+    return mask
+
+
+def names_mask(trace: Trace, rows: I64, test: Callable[[str], object]) -> Bool:
+    """Whether the name of each event in `rows` (-1: no event, no) passes `test`.
+
+    `test` is asked once a name: there are few names and many events.
+    """
+    names = np.where(rows >= 0, trace.events.name[np.maximum(rows, 0)], -1)
+    verdict = np.zeros(len(trace.strings) + 1, dtype=np.bool_)  # the last is for absent names
+    used = np.bincount(names + 1, minlength=len(verdict))[1:]
+    for name in np.flatnonzero(used).tolist():
+        verdict[name] = bool(test(trace.strings[name]))
+    mask: Bool = verdict[names]
     return mask
 
 

@@ -9,9 +9,10 @@ import numpy as np
 from gpuperf_analyzers import intervals
 from gpuperf_analyzers.config import Config
 from gpuperf_analyzers.intervals import Spans
+from gpuperf_analyzers.trace.calls import calls as runtime_calls
 from gpuperf_analyzers.trace.classify import step_mask
 from gpuperf_analyzers.trace.links import nest_rows
-from gpuperf_analyzers.trace.model import I64, Category, Trace
+from gpuperf_analyzers.trace.model import I64, Bool, Category, Trace
 from gpuperf_analyzers.trace.selection import Activity, activity
 from gpuperf_analyzers.trace.steps import launch_times, steps
 
@@ -66,6 +67,16 @@ def idle_spans(trace: Trace, device: int, config: Config) -> IdleSpans:
     Idle at the end of the last step, with nothing to follow, is the host's: it launched nothing.
     In a trace without any launch record it is unknown like the rest.
     """
+    key = f"idle_spans:{device}"
+    cached = trace.memo.get(key)
+    if cached is None or cached[0] != config.comm_classifiers:
+        spans = _by_cause(trace, device, config)
+        cached = trace.memo[key] = (config.comm_classifiers, spans)
+    found: IdleSpans = cached[1]
+    return found
+
+
+def _by_cause(trace: Trace, device: int, config: Config) -> IdleSpans:
     found = activity(trace, device, config)
     gaps = idle_gaps(trace, device, config)
     start, end = gaps[:, 0], gaps[:, 1]
@@ -102,7 +113,7 @@ def longest_gaps(
     found = activity(trace, device, config)
     begin = trace.events.ts[found.rows]
     ops = host_work(trace)
-    calls = trace.rows(Category.RUNTIME, Category.DRIVER)
+    calls = runtime_calls(trace)
     result = []
     for start, end in gaps[order].tolist():
         size = {
@@ -140,11 +151,12 @@ def _next_launch(trace: Trace, found: Activity, end: I64) -> I64:
     return result
 
 
-def _followed(
-    trace: Trace, found: Activity, end: I64
-) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
+def _followed(trace: Trace, found: Activity, end: I64) -> Bool:
     """Whether an activity starts where each gap ends."""
-    return np.isin(end, trace.events.ts[found.rows])
+    begin = trace.events.ts[found.rows]
+    index = np.minimum(np.searchsorted(begin, end, side="left"), len(begin) - 1)
+    starts: Bool = begin[index] == end
+    return starts
 
 
 def host_work(trace: Trace) -> I64:

@@ -191,16 +191,26 @@ def launching_ops(trace: Trace, *, outermost: bool = False) -> I64:
     GPU activity: the op around its launch call; without a launch record, the op of the same
     External id, where that id is not just the correlation.
     """
-    key = f"launching_ops:{outermost}"
-    cached = trace.memo.get(key)
-    if cached is not None:
-        known: I64 = cached
-        return known
+    cached = trace.memo.get("launching_ops")
+    if cached is None:
+        inner = _launching_ops(trace)
+        nest = nesting(trace)
+        own = _own_position(nest, np.maximum(inner, 0), len(trace.events))
+        known = (inner >= 0) & (own >= 0)
+        # An op without length is in no nesting: it is its own outermost one.
+        outer = np.where(known, nest.rows[nest.root[own]], inner) if len(nest.rows) else inner
+        cached = trace.memo["launching_ops"] = (inner, outer)
+    result: I64 = cached[1 if outermost else 0]
+    return result
+
+
+def _launching_ops(trace: Trace) -> I64:
+    """For every event, the row of the innermost CPU op that launched it."""
     e = trace.events
     launch = launches(trace)
     gpu = np.flatnonzero(np.isin(e.cat, _GPU))
     result = np.full(len(e), -1, dtype=np.int64)
-    result[gpu] = enclosing(trace, launch[gpu], outermost=outermost)
+    result[gpu] = enclosing(trace, launch[gpu])
     bare = gpu[(launch[gpu] < 0) & (e.external_id[gpu] > 0)]
     bare = bare[e.external_id[bare] != e.correlation[bare]]
     ops = np.flatnonzero((e.cat == Category.CPU_OP) & (e.external_id > 0))
@@ -209,10 +219,5 @@ def launching_ops(trace: Trace, *, outermost: bool = False) -> I64:
         ids = e.external_id[ops]
         index = np.minimum(np.searchsorted(ids, e.external_id[bare]), len(ops) - 1)
         same = ids[index] == e.external_id[bare]
-        found = ops[index[same]]
-        if outermost:
-            around = enclosing(trace, found, outermost=True)
-            found = np.where(around >= 0, around, found)
-        result[bare[same]] = found
-    trace.memo[key] = result
+        result[bare[same]] = ops[index[same]]
     return result

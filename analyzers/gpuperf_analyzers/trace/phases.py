@@ -8,7 +8,7 @@ from enum import IntEnum
 import numpy as np
 
 from gpuperf_analyzers.config import Config
-from gpuperf_analyzers.trace.classify import Device
+from gpuperf_analyzers.trace.classify import Device, names_mask
 from gpuperf_analyzers.trace.links import enclosing, launches, launching_ops, nest_rows
 from gpuperf_analyzers.trace.model import I8, I64, Bool, Category, Trace
 from gpuperf_analyzers.trace.selection import activity
@@ -46,19 +46,19 @@ def phases(trace: Trace, device: Device, config: Config) -> I8:
         outer = launching_ops(trace, outermost=True)[found.rows]
     result = np.full(len(found.rows), Phase.OTHER, dtype=np.int8)
     result[inner >= 0] = Phase.FORWARD
-    backward = _begins(trace, outer, _BACKWARD) | (
+    backward = names_mask(trace, outer, _BACKWARD.match) | (
         (inner >= 0) & (e.fwd_thread[np.maximum(inner, 0)] > 0)
     )
     result[backward] = Phase.BACKWARD
     result[_in_optimizer(trace, host)] = Phase.OPTIMIZER
-    result[np.isin(found.rows, found.comm_rows)] = Phase.COLLECTIVES
+    result[np.searchsorted(found.rows, found.comm_rows)] = Phase.COLLECTIVES
     return result
 
 
 def optimizer_spans(trace: Trace) -> I64:
     """Rows of the ``Optimizer.…`` annotations, in time order."""
     spans = trace.rows(Category.USER_ANNOTATION, Category.CPU_OP)
-    return spans[_begins(trace, spans, _OPTIMIZER)]
+    return spans[names_mask(trace, spans, _OPTIMIZER.match)]
 
 
 def _in_optimizer(trace: Trace, host: I64) -> Bool:
@@ -69,12 +69,3 @@ def _in_optimizer(trace: Trace, host: I64) -> Bool:
     around = nest_rows(trace, spans).innermost(e.track[at].astype(np.int64), e.ts[at])
     inside: Bool = (around >= 0) & (host >= 0)
     return inside
-
-
-def _begins(trace: Trace, rows: I64, pattern: re.Pattern[str]) -> Bool:
-    """Whether the name of each row (-1: no) begins with `pattern`."""
-    names = np.where(rows >= 0, trace.events.name[np.maximum(rows, 0)], -1)
-    used = np.unique(names[names >= 0])
-    wanted = [n for n in used.tolist() if pattern.match(trace.strings[n])]
-    mask: Bool = np.isin(names, np.array(wanted, dtype=names.dtype))
-    return mask

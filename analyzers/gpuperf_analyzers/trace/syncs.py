@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from gpuperf_analyzers.trace.calls import call_rows, is_blocking_copy, is_synchronize
+from gpuperf_analyzers.trace.calls import call_rows, calls, is_blocking_copy, is_synchronize
 from gpuperf_analyzers.trace.links import enclosing
 from gpuperf_analyzers.trace.model import I64, Trace
 
@@ -42,7 +42,7 @@ def blocking_calls(trace: Trace) -> I64:
     copies = call_rows(trace, is_blocking_copy)
     around = enclosing(trace, copies)
     copies = copies[(around < 0) | ~np.isin(around, enclosing(trace, waits))]
-    every = call_rows(trace, lambda _: True)
+    every = calls(trace)
     if len(waits) and waits[-1] == every[-1] and enclosing(trace, waits[-1:])[0] < 0:
         waits = waits[:-1] if "Device" in trace.name_of(int(waits[-1])) else waits
     trace.memo["blocking_calls"] = result = np.sort(np.concatenate((waits, copies)))
