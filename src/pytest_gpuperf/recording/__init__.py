@@ -17,7 +17,7 @@ _HOME = {
     "Recorded": "recorder",
     "RecordingError": "errors",
     "TorchMissingError": "errors",
-    "environment": "environment",
+    "environment": "host_environment",
     "measured_cpu_peak": "cpu_peak",
     "record": "recorder",
     "region": "regions",

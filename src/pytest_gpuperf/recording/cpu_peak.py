@@ -12,8 +12,8 @@ import os
 from pathlib import Path
 from time import perf_counter
 
-from pytest_gpuperf.recording.environment import cpu_model
 from pytest_gpuperf.recording.errors import RecordingError, import_torch
+from pytest_gpuperf.recording.host_environment import cpu_model
 
 CACHE_VARIABLE = "GPUPERF_CACHE_DIR"
 _FILE = "cpu-peaks.json"
@@ -96,7 +96,7 @@ def _read(path: Path) -> dict[str, dict[str, float]]:
     if not isinstance(raw, dict):
         return {}
     return {
-        machine: {d: float(v) for d, v in peaks.items() if isinstance(v, (int, float)) and v > 0}
+        machine: {d: v for d, v in peaks.items() if isinstance(v, float) and v > 0}
         for machine, peaks in raw.items()
         if isinstance(peaks, dict)
     }

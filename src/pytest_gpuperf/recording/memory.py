@@ -39,7 +39,9 @@ def _add(torch: Any, tensor: Any, storages: dict[int, int]) -> None:
             return
         for part in _dense_parts(torch, tensor):
             storage = part.untyped_storage()
-            storages[storage.data_ptr()] = storage.nbytes()
+            # A fake tensor says cpu, but what stands behind it does not.
+            if storage.device.type == "cpu":
+                storages[storage.data_ptr()] = storage.nbytes()
         # A gradient has no Python object of its own until someone asks for it.
         gradient = tensor.grad if tensor.is_leaf else None
     except (RuntimeError, NotImplementedError, AttributeError):

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any
 from gpuperf_analyzers.live_block import LiveBlock
 from pytest_gpuperf.recording.coordination import SOLO, Coordinator
 from pytest_gpuperf.recording.devices import device_title
-from pytest_gpuperf.recording.environment import environment
 from pytest_gpuperf.recording.errors import RecordingError, import_torch
 from pytest_gpuperf.recording.flop_count import FlopCount, count_flops
+from pytest_gpuperf.recording.host_environment import environment
 from pytest_gpuperf.recording.memory import alive_bytes
 from pytest_gpuperf.recording.notes import (
     sample_notes,

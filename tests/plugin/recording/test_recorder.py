@@ -51,7 +51,7 @@ def test_an_exception_of_the_workload_comes_through_and_all_is_restored(tmp_path
             raise ZeroDivisionError("mine")
 
     assert gc.isenabled()
-    with pytest.raises(ZeroDivisionError, match="^mine$"):
+    with pytest.raises(ZeroDivisionError, match=r"^mine$"):
         record(step, device=CPU, trace_path=tmp_path / "t.json.gz", options=QUICK)
     assert gc.isenabled()
     assert gc.get_freeze_count() == 0

@@ -1,0 +1,135 @@
+"""The measured peak of a CPU and its cache."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from pytest_gpuperf.recording import RecordingError, cpu_peak, measured_cpu_peak
+
+torch = pytest.importorskip("torch")
+
+
+@pytest.fixture(autouse=True)
+def _fresh(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv(cpu_peak.CACHE_VARIABLE, str(tmp_path / "cache"))
+    monkeypatch.setattr(cpu_peak, "_in_process", {})
+
+
+@pytest.fixture
+def searches(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Dtypes searched for; each search finds 1, 2, … TFLOPS."""
+    made: list[str] = []
+
+    def search(dtype: str) -> float:
+        made.append(dtype)
+        return float(len(made))
+
+    monkeypatch.setattr(cpu_peak, "_search", search)
+    return made
+
+
+def forget() -> None:
+    cpu_peak._in_process.clear()
+
+
+def test_the_peak_is_at_least_what_one_matmul_reaches() -> None:
+    import time
+
+    a = torch.rand(512, 512)
+    best = 0.0
+    for _ in range(3):
+        start = time.perf_counter()
+        a @ a
+        best = max(best, 2 * 512**3 / (time.perf_counter() - start) / 1e12)
+    # Other work on the machine may halve either measurement; a wrong unit is off by a thousand.
+    assert measured_cpu_peak("fp32") > best / 4
+    assert measured_cpu_peak("fp32") < 1000
+
+
+def test_the_measurement_draws_no_random_number_of_the_programs() -> None:
+    torch.manual_seed(1)
+    expected = torch.rand(3)
+    torch.manual_seed(1)
+    measured_cpu_peak("fp32")
+    assert torch.equal(torch.rand(3), expected)
+
+
+def test_it_is_measured_once_and_then_read(searches: list[str]) -> None:
+    assert [measured_cpu_peak("fp32") for _ in range(2)] == [1.0, 1.0]
+    forget()
+    assert measured_cpu_peak("fp32") == 1.0
+    assert measured_cpu_peak("bf16") == 2.0
+    assert searches == ["fp32", "bf16"]
+
+
+def test_another_thread_count_is_another_machine(
+    searches: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    measured_cpu_peak("fp32")
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 99)
+    assert measured_cpu_peak("fp32") == 2.0
+
+
+@pytest.mark.parametrize(
+    "damage", ["", "{", "[1]", '{"x": 3}', '{"x": {"fp32": "fast"}}', "\x00\xff"]
+)
+def test_a_damaged_cache_is_measured_again_and_mended(searches: list[str], damage: str) -> None:
+    path = cpu_peak.cache_directory() / "cpu-peaks.json"
+    path.parent.mkdir(parents=True)
+    path.write_text(damage, encoding="latin-1")
+    assert measured_cpu_peak("fp32") == 1.0
+    forget()
+    assert measured_cpu_peak("fp32") == 1.0
+    assert {"fp32": 1.0} in json.loads(path.read_text()).values()
+    assert sorted(p.name for p in path.parent.iterdir()) == [
+        "cpu-peaks.json",
+        "cpu-peaks.json.lock",
+    ]
+
+
+def test_a_peak_of_zero_or_a_boolean_in_the_cache_is_no_peak(searches: list[str]) -> None:
+    measured_cpu_peak("fp32")
+    path = cpu_peak.cache_directory() / "cpu-peaks.json"
+    (machine,) = json.loads(path.read_text())
+    for wrong in (0, -1.0, True):
+        path.write_text(json.dumps({machine: {"fp32": wrong}}))
+        forget()
+        assert measured_cpu_peak("fp32") == len(searches)
+
+
+def test_a_cache_that_cannot_be_written_is_done_without(
+    searches: list[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    blocker = tmp_path / "file"
+    blocker.write_text("not a directory")
+    monkeypatch.setenv(cpu_peak.CACHE_VARIABLE, str(blocker / "cache"))
+    assert [measured_cpu_peak("fp32"), measured_cpu_peak("fp32")] == [1.0, 1.0]
+    assert searches == ["fp32"]
+
+
+def test_an_unknown_dtype_is_refused() -> None:
+    with pytest.raises(RecordingError, match=r"fp64, fp32, bf16, fp16, not for 'int8'"):
+        measured_cpu_peak("int8")
+
+
+def test_processes_at_once_agree_on_one_measurement(tmp_path: Path) -> None:
+    code = (
+        "from pytest_gpuperf.recording import cpu_peak\n"
+        "import time, os\n"
+        "def search(dtype):\n"
+        "    time.sleep(0.3)\n"
+        "    return float(os.getpid())\n"
+        "cpu_peak._search = search\n"
+        "print(cpu_peak.measured_cpu_peak('fp32'))\n"
+    )
+    running = [
+        subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)
+        for _ in range(2)
+    ]
+    answers = [process.communicate(timeout=120)[0].strip() for process in running]
+    assert answers[0] == answers[1] != ""
