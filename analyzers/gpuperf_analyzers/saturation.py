@@ -30,15 +30,16 @@ NO_ESTIMATE = "the trace has no occupancy estimates (ROCm and graph replays reco
 class KernelOccupancy:
     """All runs of one kernel that have an estimate.
 
-    ``occupancy`` and ``blocks_per_sm`` are weighted by time; the latter is None where it was not
-    recorded.
+    ``occupancy``, ``waves`` and ``tail_efficiency`` are weighted by time, the latter two None where
+    the blocks were not recorded (see :class:`SaturationResult`).
     """
 
     name: str
     count: int
     time_us: float
     occupancy: float
-    blocks_per_sm: float | None
+    waves: float | None
+    tail_efficiency: float | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,14 +47,20 @@ class SaturationResult:
     """Estimated occupancy of one device.
 
     ``est_occupancy = Σ occupancy x duration / Σ duration`` over the kernels that have an estimate,
-    None without any; ``covered`` is their share of all kernel time. ``part_filled`` is the share
-    of that time in kernels with less than one block for each multiprocessor.
+    None without any; ``covered`` is their share of all kernel time.
+
+    ``waves = blocks / multiprocessors``: below 1 some stand empty. ``tail_efficiency = waves /
+    ceil(waves)``, weighted by time: the share of multiprocessors with a block to run, were blocks
+    equal and run one at a time on each; blocks that share one fill the tail better, so it is a
+    lower bound. ``part_filled`` is the share of time in kernels of less than one wave. The last
+    two are None where no kernel records its blocks.
     """
 
     device: Device
     est_occupancy: float | None
     covered: float | None
     part_filled: float | None
+    tail_efficiency: float | None
     by_kernel: tuple[KernelOccupancy, ...]
 
     def metrics(self) -> Iterator[Value]:
@@ -84,27 +91,37 @@ def analyze(trace: Trace, config: Config, device: Device) -> SaturationResult:  
     whole = int(e.dur[(e.cat == Category.KERNEL) & (e.device == device)].sum()) if here.any() else 0
     total = int(time.sum())
     if not total:
-        return SaturationResult(device, None, None, None, ())
+        return SaturationResult(device, None, None, None, None, ())
     occupancy = k.occupancy[pick].astype(np.float64)
-    blocks = k.blocks_per_sm[pick].astype(np.float64)
+    waves = k.blocks_per_sm[pick].astype(np.float64)
+    known = np.isfinite(waves) & (waves > 0)
+    timed = int(time[known].sum())
     return SaturationResult(
         device=device,
         est_occupancy=float((occupancy * time).sum() / total),
         covered=total / whole,
-        part_filled=float(time[blocks < 1].sum() / total) if np.isfinite(blocks).any() else None,
-        by_kernel=_by_kernel(trace, k.row[pick], time, occupancy, blocks),
+        part_filled=float(time[known & (waves < 1)].sum() / timed) if timed else None,
+        tail_efficiency=float((_tail(waves[known]) * time[known]).sum() / timed) if timed else None,
+        by_kernel=_by_kernel(trace, k.row[pick], time, occupancy, waves),
     )
 
 
+def _tail(waves: F64) -> F64:
+    return np.asarray(waves / np.ceil(waves))
+
+
 def _by_kernel(
-    trace: Trace, rows: I64, time: I64, occupancy: F64, blocks: F64
+    trace: Trace, rows: I64, time: I64, occupancy: F64, waves: F64
 ) -> tuple[KernelOccupancy, ...]:
     names, which = np.unique(trace.events.name[rows], return_inverse=True)
     count = np.bincount(which)
     total = np.bincount(which, weights=time)
     filled = np.bincount(which, weights=occupancy * time)
-    known = np.isfinite(blocks)
-    per_sm = np.bincount(which[known], weights=(blocks * time)[known], minlength=len(names))
+    known = np.isfinite(waves) & (waves > 0)
+    whole = np.bincount(which[known], weights=(waves * time)[known], minlength=len(names))
+    tail = np.bincount(
+        which[known], weights=_tail(waves[known]) * time[known], minlength=len(names)
+    )
     weight = np.bincount(which[known], weights=time[known], minlength=len(names))
     order = [i for i in np.argsort(-total, kind="stable").tolist() if total[i]]
     return tuple(
@@ -113,7 +130,8 @@ def _by_kernel(
             count=int(count[i]),
             time_us=float(total[i]) / 1e3,
             occupancy=float(filled[i] / total[i]),
-            blocks_per_sm=float(per_sm[i] / weight[i]) if weight[i] else None,
+            waves=float(whole[i] / weight[i]) if weight[i] else None,
+            tail_efficiency=float(tail[i] / weight[i]) if weight[i] else None,
         )
         for i in order
     )
