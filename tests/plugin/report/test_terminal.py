@@ -1,0 +1,102 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from plugin.report.records import judgement, record, value
+from pytest_gpuperf.report.terminal import counts, one_line, render, soft_lines
+
+UNMEASURED = judgement(verdict="UNMEASURED", value=None, interval=None, reason="no counter here")
+
+
+def test_a_row_says_verdict_time_with_interval_rate_share_overlap_and_idle() -> None:
+    text = render([record()], width=120, colour=False)
+    for shown in (
+        "test_ddp.py::test_step[gloo]", "FAIL", "97.58 ms", "91.00–99.00", "0.930", "41.2% peak",
+        "41.0%", "12.35 ms", "19.0%",
+    ):  # fmt: skip
+        assert shown in text
+    assert "tests/perf" not in text
+
+
+def test_a_column_that_nothing_has_a_value_for_is_left_out() -> None:
+    text = render([record()], width=120, colour=False)
+    assert "memory" not in text
+    more = record(values={"peak_memory": value(2**30, "bytes")})
+    assert "1.000 GiB" in render([record(), more], width=120, colour=False)
+
+
+def test_exposed_communication_of_nothing_is_not_shown_as_zero() -> None:
+    quiet = {"exposed_comm": value(0.0, "us"), "comm_time": value(0.0, "us")}
+    assert "0 µs" not in render([record(values=quiet), record()], width=120, colour=False)
+
+
+@pytest.mark.parametrize("width", [80, 100, 120])
+def test_the_table_fits_its_width_and_keeps_whole_names(width: int) -> None:
+    long = "tests/test_model.py::TestLayer::test_forward_and_backward[bfloat16-4096-flash-compiled]"
+    text = render([record(test=long), record()], width=width, colour=False)
+    assert max(map(len, text.splitlines())) <= width
+    assert "compiled]" in text.replace("\n", "")
+
+
+def test_there_is_no_escape_code_where_there_is_no_terminal() -> None:
+    hostile = record(test="test_[red]a\x1b[31m\r\n")
+    assert "\x1b" not in render([hostile], width=80, colour=False)
+    assert "[red]a" in render([hostile], width=80, colour=False)
+    assert "\x1b[" in render([record()], width=80, colour=True)
+
+
+def test_notes_are_numbered_once_and_stand_below() -> None:
+    noted = record(notes=["a debugger is tracing"])
+    text = render([noted, noted], width=120, colour=False)
+    assert text.count("a debugger is tracing") == 1
+    assert "1 a debugger is tracing" in text.splitlines()
+
+
+def test_a_soft_verdict_has_a_line_that_names_the_test_and_why() -> None:
+    soft = record(verdict="UNMEASURED", limits=[UNMEASURED])
+    (line,) = soft_lines([record(), soft])
+    assert "test_ddp.py::test_step[gloo]" in line
+    assert "no counter here" in line
+
+
+def test_the_counts_begin_with_the_worst() -> None:
+    results = [record(verdict=v) for v in ("PASS", "AMBIGUOUS", "PASS", "FAIL")]
+    assert counts(results) == "1 FAIL, 1 AMBIGUOUS, 2 PASS"
+
+
+def test_one_line_holds_the_verdict_and_what_fell_short() -> None:
+    assert one_line(record()).startswith("test_ddp.py::test_step[gloo]: FAIL: overlap 41.0%")
+
+
+class _Reporter:
+    """Keeps what the summary writes."""
+
+    def __init__(self) -> None:
+        self.written: list[str] = []
+
+    def write(self, text: str) -> None:
+        self.written.append(text)
+
+    def write_line(self, line: str, **_: Any) -> None:
+        self.written.append(line)
+
+    def section(self, title: str) -> None:
+        self.written.append(f"== {title}")
+
+
+@pytest.mark.parametrize(
+    ("options", "shown"), [((), True), (("-q",), False)], ids=["normal", "quiet"]
+)
+def test_quiet_is_quiet(pytester: pytest.Pytester, options: tuple[str, ...], shown: bool) -> None:
+    from pytest_gpuperf.report import terminal_summary
+
+    config = pytester.parseconfigure(*options)
+    reporter = _Reporter()
+    terminal_summary([record()], reporter, config)  # type: ignore[arg-type]
+    assert any("97.58 ms" in text for text in reporter.written) == shown
+    assert any("1 FAIL" in text for text in reporter.written)
+    passed = _Reporter()
+    terminal_summary([record(verdict="PASS")], passed, config)  # type: ignore[arg-type]
+    assert bool(passed.written) == shown
