@@ -82,6 +82,8 @@ class FlopsResult:
     step_peak_us: tuple[float, ...]
     """Time that each step's FLOPs take at the device's dense peaks: Σ_dtype(flops / peak)."""
     window_peak_us: float
+    uncounted_calls: int
+    """Calls of ops with a formula whose shapes were not recorded or do not suffice."""
     absent_reason: str
     no_peak_reason: str
 
@@ -98,23 +100,25 @@ class FlopsResult:
         yield from self._rates()
 
     def _rates(self) -> Iterator[Value]:
+        what = "op" if self.device == "cpu" else "kernel"
+        source = f"{SOURCE}, {(self.coverage or 0.0) * 100:.1f}% of {what} time covered"
         timed = [i for i, t in enumerate(self.step_time_us) if t > 0]
         if timed:
-            yield stats.worst_value("flops", self.step_flops, self.step_names, SOURCE)
+            yield stats.worst_value("flops", self.step_flops, self.step_names, source)
             rates = [self.step_flops[i] / self.step_time_us[i] / 1e6 for i in timed]
-            yield stats.median_value("tflops", rates, SOURCE)
+            yield stats.median_value("tflops", rates, source)
         else:
-            yield Value("flops", float(self.flops), source=f"{SOURCE}, whole window")
+            yield Value("flops", float(self.flops), source=f"{source}, whole window")
             rate = self.flops / self.window_us / 1e6
-            yield Value("tflops", rate, source=f"{SOURCE}, whole window")
+            yield Value("tflops", rate, source=f"{source}, whole window")
         if self.no_peak_reason:
             yield absent("hfu", self.no_peak_reason, source=SOURCE)
         elif timed:
             shares = [self.step_peak_us[i] / self.step_time_us[i] for i in timed]
-            yield stats.median_value("hfu", shares, SOURCE)
+            yield stats.median_value("hfu", shares, source)
         else:
             share = self.window_peak_us / self.window_us
-            yield Value("hfu", share, source=f"{SOURCE}, whole window")
+            yield Value("hfu", share, source=f"{source}, whole window")
 
     def to_frame(self) -> pd.DataFrame:
         """One row per op, shapes and types; the most FLOPs first."""
@@ -181,6 +185,7 @@ def analyze(trace: Trace, config: Config, device: Device) -> FlopsResult:
         step_time_us=tuple(s.step_time / 1e3 for s in every),
         step_peak_us=tuple(step_peak.tolist()),
         window_peak_us=float(peak_us.sum()),
+        uncounted_calls=counted.without_shapes + counted.without_number,
         absent_reason=_why_none(counted, each),
         no_peak_reason=missing,
     )
@@ -232,6 +237,11 @@ def _why_none(counted: CountedOps, each: I64) -> str:
     """Why there is no FLOP count, "" where there is one."""
     if each.sum() > 0:
         return ""
+    if len(counted.rows):
+        return (
+            f"none of the {len(counted.rows)} op calls with a FLOP formula can be linked to a "
+            "kernel of this device"
+        )
     if counted.without_shapes:
         return "the trace has no op shapes: record with record_shapes=True"
     if counted.without_number:

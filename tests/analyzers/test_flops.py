@@ -322,6 +322,42 @@ def test_a_mixture_of_experts_on_a_b300_adds_up_by_hand(
     assert values["hfu"].value == pytest.approx(right / 2250e12 / (span * 1e-6))
 
 
+def test_resnet18_training_on_an_mi300_adds_up_by_hand(shared_traces: Path, config: Config) -> None:
+    # Multiply-adds of one image: (out channels, in channels, kernel, output size, times).
+    convolutions = [
+        (64, 3, 7, 112, 1),
+        (64, 64, 3, 56, 4),
+        (128, 64, 3, 28, 1), (128, 128, 3, 28, 3), (128, 64, 1, 28, 1),
+        (256, 128, 3, 14, 1), (256, 256, 3, 14, 3), (256, 128, 1, 14, 1),
+        (512, 256, 3, 7, 1), (512, 512, 3, 7, 3), (512, 256, 1, 7, 1),
+    ]  # fmt: skip
+    each = [n * o * i * k * k * size * size for o, i, k, size, n in convolutions]
+    head = 512 * 1000
+    assert sum(each) + head == 1_814_073_344  # ResNet-18's published 1.81 G multiply-adds
+    # Forward, both gradients of each, and no gradient of the images.
+    training = 2 * 512 * (3 * (sum(each) + head) - each[0])
+    file = shared_traces / "tracelens-mi300-ddp-resnet18-no-pool/train_resnet18.json.gz"
+    result = analyze(read_trace(file), config, 2)
+    assert result.flops == 5 * training
+    assert dict(result.flops_by_dtype) == {"bf16": 5 * training}
+
+
+def test_long_attention_on_an_mi300_adds_up_by_hand(shared_traces: Path, config: Config) -> None:
+    # Ten passes of 32 heads, 32,768 positions, width 128: two products each.
+    file = shared_traces / "tracelens-unit-micro/sdpa_01_long_seq_low_eff.json"
+    result = analyze(read_trace(file), config, 0)
+    assert result.flops == 10 * 2 * 2 * 32 * 32768**2 * 128
+    assert result.coverage == 1.0
+
+
+def test_shapes_without_a_linked_kernel_give_no_number_and_say_so(
+    shared_traces: Path, config: Config
+) -> None:
+    file = shared_traces / "tracelens-unit-micro/gemm_01_compute_few_tiles.json"
+    values = {v.name: v for v in analyze(read_trace(file), config, 2).metrics()}
+    assert "can be linked" in str(values["flops"].absent_reason)
+
+
 def test_a_training_step_on_this_cpu_agrees_with_torchs_counter(
     tmp_path: Path, config: Config
 ) -> None:

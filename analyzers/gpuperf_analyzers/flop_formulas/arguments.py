@@ -67,7 +67,7 @@ def scalar(call: OpCall, index: int) -> Any:
     """Scalar or list argument `index` as a Python value, None where it was not recorded."""
     if index >= len(call.concrete):
         return None
-    text = call.concrete[index].strip()
+    text = call.concrete[index].strip().replace("(", "[").replace(")", "]")
     if text in {"True", "False"}:
         return text == "True"
     try:
