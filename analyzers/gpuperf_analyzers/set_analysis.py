@@ -10,6 +10,7 @@ from gpuperf_analyzers.analysis import Analysis, analyze, finding_json, invalid_
 from gpuperf_analyzers.combining import Spread, spread_of, values_json, worst_of
 from gpuperf_analyzers.config import Config
 from gpuperf_analyzers.live_block import LiveBlock
+from gpuperf_analyzers.matched_collectives import MatchedResult, match
 from gpuperf_analyzers.metrics import Metric, Value
 from gpuperf_analyzers.registry import load_config
 from gpuperf_analyzers.trace.model import Finding, TraceSet
@@ -27,7 +28,8 @@ class SetAnalysis:
     ranks
         Each trace's analysis, in the order of the set.
     values
-        One value a metric: the worst rank's, named in ``at``.
+        One value a metric: the worst rank's, named in ``at``. What takes all ranks (bus
+        bandwidth) stands in place of what one rank knows of it.
     spread
         Mean, extremes and worst rank of each metric that a rank has.
     findings
@@ -38,6 +40,9 @@ class SetAnalysis:
         Files that could not be read, with the line that says why.
     rank_source
         Where the ranks' numbers came from.
+    collectives
+        The collectives matched over the ranks: waiting, transfer, stragglers, bus bandwidth; None
+        for a single rank.
     """
 
     ranks: tuple[Analysis, ...]
@@ -48,6 +53,7 @@ class SetAnalysis:
     invalid: Mapping[str, str]
     failed: Mapping[str, str]
     rank_source: str
+    collectives: MatchedResult | None = None
 
     @property
     def device_name(self) -> str:
@@ -86,6 +92,7 @@ class SetAnalysis:
             "findings": [finding_json(f) for f in self.findings],
             "invalid": dict(self.invalid),
             "failed": dict(self.failed),
+            "collectives": None if self.collectives is None else asdict(self.collectives),
             "ranks": [r.to_json() for r in self.ranks],
         }
 
@@ -109,6 +116,9 @@ def analyze_set(traces: TraceSet, config: Config | None = None) -> SetAnalysis:
         for name in config.metrics
     }
     values = {name: worst_of(config.metrics[name], parts[name]) for name in config.metrics}
+    matched = match(traces.traces, config) if len(ranks) > 1 else None
+    if matched is not None:
+        values |= {value.name: value for value in matched.metrics()}
     spread = {
         name: found
         for name in config.metrics
@@ -123,6 +133,7 @@ def analyze_set(traces: TraceSet, config: Config | None = None) -> SetAnalysis:
         invalid=_invalid(traces.findings, labels, ranks),
         failed=dict(traces.failed),
         rank_source=traces.rank_source,
+        collectives=matched,
     )
 
 

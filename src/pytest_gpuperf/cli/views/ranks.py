@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from gpuperf_analyzers.display import number, show
 from gpuperf_analyzers.set_analysis import rank_labels
 from pytest_gpuperf.cli.console import emit, table, words
 from pytest_gpuperf.cli.views.values import value_words
@@ -13,6 +14,7 @@ from pytest_gpuperf.cli.views.values import value_words
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from gpuperf_analyzers.matched_collectives import MatchedResult
     from gpuperf_analyzers.set_analysis import SetAnalysis
 
 _SHOWN = (
@@ -70,4 +72,42 @@ def _print_group(console: Console, found: SetAnalysis, group: Sequence[_Column])
     shown.add_section()
     for index, title in enumerate(_ROWS):
         shown.add_row(words(title), *(words(column.under[index]) for column in group))
+    emit(console, shown)
+
+
+def print_matched(console: Console, found: MatchedResult, top: int) -> None:
+    """Who waited and who came last, then the collectives that took longest."""
+    if found.calls:
+        skewed = any(rank.skew_us for rank in found.ranks)
+        titles = ["all ranks", "waited in collectives", "came last"]
+        shown = table(*titles, *(["clock ahead"] if skewed else []), numbers="rest")
+        for rank in found.ranks:
+            cells = [
+                f"rank {rank.rank}",
+                show(rank.wait_us, "us"),
+                f"{rank.straggler} of {len(found.calls)}",
+            ]
+            shown.add_row(*map(words, [*cells, show(rank.skew_us, "us")] if skewed else cells))
+        emit(console, shown)
+        _print_calls(console, found, top)
+    for reason in found.unmatched:
+        emit(console, words(f"not matched over the ranks: {reason}", "yellow"))
+    if found.unmatched:
+        console.print()
+
+
+def _print_calls(console: Console, found: MatchedResult, top: int) -> None:
+    titles = ("collective", "size", "transfer", "longest wait", "last to come", "busbw")
+    shown = table(*titles, numbers="rest")
+    longest = sorted(found.calls, key=lambda c: -(c.time_us + max(c.wait_us, default=0.0)))
+    for call in longest[:top]:
+        late = f"rank {call.straggler}, by {show(call.late_us, 'us')}"
+        shown.add_row(
+            words(f"{call.kind} #{call.index} {call.dtype}".rstrip(), width=40),
+            words("-" if call.bytes is None else show(call.bytes, "bytes")),
+            words(show(call.time_us, "us")),
+            words(show(max(call.wait_us, default=0.0), "us")),
+            words(late),
+            words("-" if call.busbw_gb_s is None else number(call.busbw_gb_s)),
+        )
     emit(console, shown)

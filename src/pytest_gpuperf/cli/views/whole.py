@@ -10,7 +10,7 @@ from pytest_gpuperf.cli.views.header import grouped, print_findings, print_heade
 from pytest_gpuperf.cli.views.host import print_host
 from pytest_gpuperf.cli.views.memory import print_memory
 from pytest_gpuperf.cli.views.ops import print_ops
-from pytest_gpuperf.cli.views.ranks import print_ranks
+from pytest_gpuperf.cli.views.ranks import print_matched, print_ranks
 from pytest_gpuperf.cli.views.timeline import print_gaps, print_timeline
 from pytest_gpuperf.cli.views.values import print_values
 
@@ -41,6 +41,8 @@ def print_set(
     if len(found.ranks) > 1:
         print_set_header(console, found)
         print_ranks(console, found)
+    if found.collectives is not None:
+        print_matched(console, found.collectives, top)
     for analysis in shown_in_full(found, rank):
         print_rank(console, analysis, top=top, step=step)
 
