@@ -1,0 +1,75 @@
+"""Which kernels follow one another under an op, again and again: what could be one kernel.
+
+A call of an outermost op that launches several kernels makes a sequence, in launch order. Short
+kernels in a frequent sequence are what a compiler or a fused op would join.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from gpuperf_analyzers.config import Config
+from gpuperf_analyzers.trace.classify import Device
+from gpuperf_analyzers.trace.links import launches, launching_ops
+from gpuperf_analyzers.trace.model import Trace
+from gpuperf_analyzers.trace.selection import activity
+
+
+@dataclass(frozen=True, slots=True)
+class KernelSequence:
+    """One sequence of kernels under one op.
+
+    ``count`` calls made it. ``time_us`` is the sum of the kernels' durations over all of them;
+    ``span_us`` from each call's first kernel start to its last kernel end: the difference is what
+    stands between the kernels (other streams' work included).
+    """
+
+    op: str
+    kernels: tuple[str, ...]
+    count: int
+    time_us: float
+    span_us: float
+
+
+def sequences(
+    trace: Trace, config: Config, device: Device, *, least: int = 2
+) -> tuple[KernelSequence, ...]:
+    """Sequences of at least two kernels that `least` calls or more made, the most time first.
+
+    None on a CPU, which runs no kernels.
+
+    Raises
+    ------
+    ValueError
+        The trace has no activity on `device`.
+    """
+    found = activity(trace, device, config)
+    if device == "cpu":
+        return ()
+    e = trace.events
+    rows = np.concatenate((found.compute_rows, found.comm_rows))
+    op, launch = launching_ops(trace, outermost=True)[rows], launches(trace)[rows]
+    linked = (op >= 0) & (launch >= 0)
+    rows, op, launch = rows[linked], op[linked], launch[linked]
+    order = np.lexsort((rows, e.ts[launch], op))
+    rows, op = rows[order], op[order]
+    calls, first = np.unique(op, return_index=True)
+    table: dict[tuple[int, ...], list[int]] = {}
+    for call, run in zip(calls.tolist(), np.split(rows, first[1:]), strict=True):
+        if len(run) > 1:
+            key = (int(e.name[call]), *e.name[run].tolist())
+            row = table.setdefault(key, [0, 0, 0])
+            row[0] += 1
+            row[1] += int(e.dur[run].sum())
+            row[2] += int(e.end[run].max() - e.ts[run].min())
+    found_sequences = (
+        KernelSequence(
+            trace.strings[key[0]], tuple(trace.strings[k] for k in key[1:]), count,
+            time / 1e3, span / 1e3,
+        )
+        for key, (count, time, span) in table.items()
+        if count >= least
+    )  # fmt: skip
+    return tuple(sorted(found_sequences, key=lambda s: (-s.time_us, s.op, s.kernels)))
