@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from gpuperf_analyzers.limits import LimitError
-from pytest_gpuperf.session.collecting import DECLARED, declare, select
+from pytest_gpuperf.session.collecting import DECLARED, MISTAKE, declare, select
 from pytest_gpuperf.session.declaration import DEFAULTED, Declaration, parse_defaults
 from pytest_gpuperf.session.run import Run
 from pytest_gpuperf.session.running import ITEM, finished, judged_call, require_torch
@@ -135,12 +135,19 @@ def _hooks(config: pytest.Config) -> pluggy.PluginManager:
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Parse every marker; a misspelt limit ends the run here, before anything is measured."""
     run = config.stash[RUN]
-    declare(items, run)
+    mistaken = declare(items, run)
+    if mistaken and hasattr(config, "workerinput"):
+        # A worker of a parallel run cannot end it: there these tests, and no others, fail.
+        items[:] = mistaken
+    elif mistaken:
+        raise pytest.UsageError(*(item.stash[MISTAKE] for item in mistaken))
     select(config, items, only=option(config, "only"), skip=option(config, "skip"))
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    """Skip what measures where there is no torch."""
+    """Tell a mistake in a worker's test; skip what measures where there is no torch."""
+    if MISTAKE in item.stash:
+        pytest.fail(item.stash[MISTAKE], pytrace=False)
     if item.stash.get(DECLARED, None) is not None and not item.config.stash[RUN].disabled:
         require_torch()
 

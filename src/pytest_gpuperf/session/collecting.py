@@ -18,15 +18,13 @@ DECLARED = pytest.StashKey[Declaration]()
 """The declaration of each test that has the marker or asks for the fixture."""
 
 
-def declare(items: Iterable[pytest.Item], run: Run) -> None:
-    """Parse what each test declares.
+MISTAKE = pytest.StashKey[str]()
+"""What cannot be understood in the markers of a test, one line."""
 
-    Raises
-    ------
-    pytest.UsageError
-        Markers that cannot be understood, a line each.
-    """
-    errors: dict[str, None] = {}
+
+def declare(items: Iterable[pytest.Item], run: Run) -> list[pytest.Item]:
+    """Parse what each test declares; the tests with a mistake in their markers come back."""
+    mistaken: list[pytest.Item] = []
     for item in items:
         if not isinstance(item, pytest.Function):
             continue
@@ -37,11 +35,11 @@ def declare(items: Iterable[pytest.Item], run: Run) -> None:
                     merged_keywords(marks), run.metrics(), run.defaults
                 )
             except (LimitError, ValueError) as error:
-                errors[f"{item.nodeid}: @pytest.mark.gpuperf: {error}"] = None
+                item.stash[MISTAKE] = f"{item.nodeid}: @pytest.mark.gpuperf: {error}"
+                mistaken.append(item)
         elif FIXTURE in item.fixturenames:
             item.stash[DECLARED] = run.defaults
-    if errors:
-        raise pytest.UsageError(*errors)
+    return mistaken
 
 
 def nearest_first(item: pytest.Function) -> Iterator[pytest.Mark]:
