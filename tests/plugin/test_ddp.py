@@ -81,6 +81,21 @@ def make_telling(rank, world_size):
     return step
 
 
+def make_not_waiting(rank, world_size):
+    import torch
+    import torch.distributed as dist
+
+    values = torch.ones(1 << 20)
+    started = []
+
+    def step():
+        for work in started:
+            work.wait()
+        started[:] = [dist.all_reduce(values, async_op=True)]
+
+    return step
+
+
 def make_nothing(rank, world_size):
     return None
 
@@ -224,6 +239,46 @@ def test_a_rank_left_alone_in_a_collective_is_told_where_it_waits(tmp_path, time
 def test_make_step_that_makes_no_step_is_told_so(tmp_path):
     with pytest.raises(RankFailure, match=r"must return the step, a function without arguments; "):
         _measure(make_nothing, tmp_path)
+
+
+def test_the_span_of_the_last_collective_ends_when_the_collective_does(tmp_path):
+    outcome = _measure(make_not_waiting, tmp_path)
+    for path in outcome.trace_paths:
+        events = json.loads(gzip.decompress(path.read_bytes()))["traceEvents"]
+        spans = [e for e in events if e.get("name", "").startswith("gloo:")]
+        # The first may have been begun by the step before the profiler; the last must be there.
+        assert len(spans) >= STEPS
+        assert not [e for e in spans if str(e["args"].get("finished", True)).lower() == "false"]
+
+
+def make_on_gpu(rank, world_size):
+    import torch
+    import torch.distributed as dist
+
+    values = torch.ones(1 << 20, device="cuda")
+    return lambda: dist.all_reduce(values)
+
+
+def test_on_gpus_each_rank_has_its_own_and_nccl_carries_the_collectives(tmp_path):
+    import torch
+
+    if torch.cuda.device_count() < 2:
+        pytest.skip("NCCL needs a GPU a rank; there are fewer than 2")
+    outcome = measure_ddp(
+        make_on_gpu,
+        2,
+        options=QUICK,
+        device="cuda:0",
+        trace_dir=tmp_path,
+        stem="gpu",
+        timeout_s=LIMIT_S,
+    )
+    assert (outcome.backend, outcome.device_type) == ("nccl", "cuda")
+    for rank, path in enumerate(outcome.trace_paths):
+        events = json.loads(gzip.decompress(path.read_bytes()))["traceEvents"]
+        kernels = [e for e in events if e.get("cat") == "kernel" and "nccl" in e["name"].lower()]
+        assert len(kernels) == STEPS
+        assert {e["args"]["device"] for e in kernels} == {rank}
 
 
 def test_run_once_calls_the_step_of_each_rank_once_in_the_group(tmp_path, monkeypatch):

@@ -37,11 +37,12 @@ from pytest_gpuperf.session.ddp import measure_ddp, run_ddp_once
 folder, function, world_size = Path(sys.argv[1]), sys.argv[2], int(sys.argv[3])
 try:
     if function == "make_step":
-        run_ddp_once(steps.make_step, 2, device="cpu", workdir=folder / "once", timeout_s=5)
+        run_ddp_once(steps.make_step, 2, device="cpu", workdir=folder / "once", timeout_s=30)
     outcome = measure_ddp(
         getattr(steps, function), world_size,
         options=Options(warmup_s=0.05, max_time_s=0.1, steps=2),
-        device="cpu", trace_dir=folder / "traces", stem="joined", timeout_s=5,
+        device="cpu", trace_dir=folder / "traces", stem="joined",
+        timeout_s=8 if function == "make_raising" else 30,
     )
     said = {
         "reporter": outcome.reporter,

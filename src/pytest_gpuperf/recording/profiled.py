@@ -8,6 +8,7 @@ import shutil
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from time import sleep
 from typing import TYPE_CHECKING, Any
 
 from pytest_gpuperf.recording.errors import RecordingError, import_torch
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 
 STEP_NAME = "ProfilerStep"
 METADATA_KEY = "gpuperf"
+_SPAN_CLOSE_S = 0.05
 
 
 def profile_steps(
@@ -80,6 +82,7 @@ def profile_steps(
             _annotated_step(torch, workload, number)
             if number == steps:
                 _synchronize(torch, device)
+                _let_collectives_close(torch)
                 complete = True
             profiler.step()
     if not path.is_file():
@@ -111,6 +114,18 @@ def _synchronize(torch: Any, device: torch.device) -> None:
     """Let a GPU finish, so that no kernel's launch and run fall on two sides of a boundary."""
     if device.type == "cuda":
         torch.cuda.synchronize(device)
+
+
+def _let_collectives_close(torch: Any) -> None:
+    """Wait until the spans of the last collectives have surely been closed.
+
+    gloo's worker tells the waiting thread that a collective is done before it closes the span;
+    were the profiler stopped in between, the span would last until that stop. After the last
+    step the wait is in no step, and in no window.
+    """
+    distributed = torch.distributed
+    if distributed.is_available() and distributed.is_initialized():
+        sleep(_SPAN_CLOSE_S)
 
 
 @contextmanager
