@@ -18,7 +18,7 @@ def model(gpuperf_device):
 
 @pytest.fixture
 def step(model, tokens):
-    return training_step(model, torch.optim.AdamW(model.parameters()), tokens)
+    return training_step(model, torch.optim.AdamW(model.parameters(), fused=True), tokens)
 
 
 # The fixture is not asked for: the body is the workload, `model` and `tokens` are its set-up.

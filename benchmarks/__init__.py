@@ -1,0 +1,1 @@
+"""Our own speed, side by side with what a user would run instead, as ratios of one run."""

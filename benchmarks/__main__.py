@@ -1,0 +1,14 @@
+"""`make bench`: every quick benchmark in turn. Those that take long are run by their own name."""
+
+from __future__ import annotations
+
+from benchmarks import startup
+
+
+def main() -> None:
+    """Run them."""
+    startup.main()
+
+
+if __name__ == "__main__":
+    main()
