@@ -208,7 +208,7 @@ def _work(
     span, span_call = kernels[owner >= 0], owner[owner >= 0]
     call, first = np.unique(span_call, return_index=True)
     has_tf32 = peak is None or peak_tflops(peak, "tf32") is not None
-    tf32 = float32_types(trace, span, span_call, len(counted.rows)) if has_tf32 else None
+    tf32 = float32_types(trace, span, span_call, counted) if has_tf32 else None
     dtypes = [
         type_of(counted.kinds[counted.kind[c]], tf32[c] if tf32 else "fp32") for c in call.tolist()
     ]

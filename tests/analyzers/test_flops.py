@@ -176,11 +176,18 @@ def test_float32_is_tf32_where_the_kernels_name_says_so(
         assert values["hfu"].value == pytest.approx(MM / (peak * 1e12) / 20e-6)
 
 
-def test_the_live_run_knows_better_than_a_kernels_name(tmp_path: Path, config: Config) -> None:
-    t = KinetoTrace(gpuperf={"schema": 1, "tf32": True})
-    product(t, 0, (10, 30), dtypes=["float", "float"], kernel="sgemm")
+def test_the_live_run_knows_its_matmuls_and_leaves_convolutions_to_kernel_names(
+    tmp_path: Path, config: Config
+) -> None:
+    # torch lets convolutions use TF32 unless told otherwise, matmuls only if told to.
+    t = KinetoTrace(gpuperf={"schema": 1, "tf32": False})
+    product(t, 0, (10, 30), dtypes=["float", "float"], kernel="cutlass_tensorop_s1688gemm")
+    t.op("aten::conv2d", 40, 20, dims=[[2, 4, 10, 10], [6, 4, 3, 3], [], [], [], [], []],
+         dtypes=["float", "float"],
+         concrete=["", "", "", "[1, 1]", "[0, 0]", "[1, 1]", "1"])  # fmt: skip
+    t.launch("cutlass_tensorop_s1688fprop_optimized_tf32", 42, (60, 80))
     result, _ = analyzed(t, tmp_path, config)
-    assert result.flops_by_dtype == (("tf32", MM),)
+    assert result.flops_by_dtype == (("fp32", MM), ("tf32", 2 * 2 * 6 * 64 * 36))
 
 
 def test_a_volta_has_no_tf32_so_float32_is_float32(tmp_path: Path, config: Config) -> None:

@@ -6,7 +6,7 @@ import re
 
 import numpy as np
 
-from gpuperf_analyzers.flop_formulas.counting import OpKind
+from gpuperf_analyzers.flop_formulas.counting import CountedOps, OpKind
 from gpuperf_analyzers.live_block import parse_live_block
 from gpuperf_analyzers.trace.model import I64, Trace
 
@@ -15,21 +15,22 @@ _TF32_KERNEL = re.compile(r"tf32|xf32|s1688", re.IGNORECASE)
 _FP32_KERNEL = re.compile(r"sgemm|f32f32_f32f32|ffma|simt_s", re.IGNORECASE)
 
 
-def float32_types(trace: Trace, kernels: I64, kernel_call: I64, calls: int) -> list[str]:
-    """For each of `calls` calls ``tf32``, ``fp32``, or "" where nothing tells.
+def float32_types(trace: Trace, kernels: I64, kernel_call: I64, counted: CountedOps) -> list[str]:
+    """For each counted call ``tf32``, ``fp32``, or "" where nothing tells.
 
-    The run itself knows (live block); a kernel's name is second best. ``kernel_call[i]`` is the
-    call that launched the event in row ``kernels[i]``.
+    The run itself knows of its matmuls (live block), where torch sets convolutions apart; else a
+    kernel's name tells. ``kernel_call[i]`` is the call that launched the event in ``kernels[i]``.
     """
-    live = _live_tf32(trace)
-    if live is not None:
-        return ["tf32" if live else "fp32"] * calls
     says = np.array(
         [2 if _TF32_KERNEL.search(s) else 1 if _FP32_KERNEL.search(s) else 0 for s in trace.strings]
     )
-    best = np.zeros(calls, dtype=np.int64)
+    best = np.zeros(len(counted.rows), dtype=np.int64)
     if len(kernels):
         np.maximum.at(best, kernel_call, says[trace.events.name[kernels]])
+    live = _live_tf32(trace)
+    if live is not None:
+        convolves = np.array(["conv" in k.call.name for k in counted.kinds], dtype=np.bool_)
+        best = np.where(convolves[counted.kind], best, 2 if live else 1)
     return [("", "fp32", "tf32")[b] for b in best.tolist()]
 
 
