@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import tempfile
 from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from gpuperf_analyzers.config import Config
 from gpuperf_analyzers.memory import OUTSIDE_OPS, MemoryResult, analyze
@@ -176,3 +179,29 @@ def test_a_run_on_this_cpu_peaks_at_the_bytes_it_asked_for(tmp_path: Path, confi
     assert [a.bytes for a in result.alive_at_peak] == [4 * MIB, 2 * MIB]
     assert [a.bytes for a in result.never_freed] == [4 * MIB]
     assert third.numel() == 4 * MIB
+
+
+@settings(max_examples=80, deadline=None)
+@given(
+    st.lists(st.tuples(st.integers(0, 5), st.integers(1, 1000)), min_size=1, max_size=60),
+)
+def test_peak_and_survivors_agree_with_a_plain_simulation(moves: list[tuple[int, int]]) -> None:
+    # Each move frees the address where it holds memory and allocates there where it does not.
+    t = KinetoTrace(device_name=None)
+    t.op("aten::empty", 0, 100_000)
+    alive: dict[int, int] = {}
+    total, peak, at_peak = 0, 0, {}
+    for i, (address, size) in enumerate(moves):
+        change = -alive.pop(address) if address in alive else size
+        if change > 0:
+            alive[address] = size
+        total += change
+        if total > peak:
+            peak, at_peak = total, dict(alive)
+        t.memory(1.0 + i, change, total, address=4096 + address)
+    with tempfile.TemporaryDirectory() as folder:
+        result = analyze(read_trace(t.write(Path(folder) / "t.json")), load_config(), "cpu")
+    assert result.peak_growth == peak
+    assert sorted(a.bytes for a in result.alive_at_peak) == sorted(at_peak.values())
+    assert sorted(a.bytes for a in result.never_freed) == sorted(alive.values())
+    assert result.unaccounted_bytes == 0
