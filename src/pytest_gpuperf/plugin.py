@@ -7,12 +7,12 @@ are imported where something is measured or shown.
 from __future__ import annotations
 
 from collections.abc import Generator
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from gpuperf_analyzers.limits import LimitError
+from pytest_gpuperf.results import BuiltInReports, Results, option, path_option
 from pytest_gpuperf.session.collecting import DECLARED, MISTAKE, declare, select
 from pytest_gpuperf.session.declaration import DEFAULTED, Declaration, parse_defaults
 from pytest_gpuperf.session.run import Run
@@ -68,21 +68,6 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         parser.addini(f"gpuperf_{name}", _INI_HELP[name], default="")
 
 
-def option(config: pytest.Config, name: str) -> Any:
-    """An option from the command line, else from the ini file."""
-    given = config.getoption(f"gpuperf_{name}")
-    return config.getini(f"gpuperf_{name}") if given is None else given
-
-
-def path_option(config: pytest.Config, name: str) -> Path | None:
-    """A path: relative to where pytest was called, or, from the ini file, to the root folder."""
-    given = config.getoption(f"gpuperf_{name}")
-    if given is not None:
-        return Path(config.invocation_params.dir, given)
-    written = config.getini(f"gpuperf_{name}")
-    return Path(config.rootpath, written) if written else None
-
-
 def pytest_configure(config: pytest.Config) -> None:
     """Declare the marker, read the settings, and gather results where reports arrive."""
     config.addinivalue_line("markers", MARKER)
@@ -108,7 +93,7 @@ def pytest_configure(config: pytest.Config) -> None:
     )
     # A worker of a parallel run sends its reports to the controller, which tells the results.
     if not hasattr(config, "workerinput"):
-        config.pluginmanager.register(_Results(config), "gpuperf-results")
+        config.pluginmanager.register(Results(config, config.stash[RUN]), "gpuperf-results")
 
 
 def _hooks(config: pytest.Config) -> pluggy.PluginManager:
@@ -118,7 +103,7 @@ def _hooks(config: pytest.Config) -> pluggy.PluginManager:
     """
     from gpuperf_analyzers.registry import plugin_manager
 
-    manager = plugin_manager()
+    manager = plugin_manager(BuiltInReports(config))
     for plugin in config.pluginmanager.get_plugins():
         names = [name for name in dir(plugin) if name.startswith("gpuperf_")]
         implements = any(hasattr(getattr(plugin, name, None), "gpuperf_impl") for name in names)
@@ -202,59 +187,3 @@ def pytest_runtest_makereport(
         text = "\n".join(section_text(record) for record in records)
         report.sections.append(("gpuperf", text))
     return report
-
-
-class _Results:
-    """Gathers the records of all reports; shows and writes them at the end."""
-
-    def __init__(self, config: pytest.Config) -> None:
-        self._config = config
-        self._run = config.stash[RUN]
-        self._written: list[str] = []
-
-    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        """Keep the records that came with a report, from here or from a worker."""
-        self._run.records += getattr(report, "gpuperf_records", [])
-
-    @pytest.hookimpl(trylast=True)
-    def pytest_sessionfinish(self) -> None:
-        """Write the reports that were asked for."""
-        wanted = {name: path_option(self._config, name) for name in ("json", "markdown")}
-        if wanted["json"] is None and option(self._config, "report"):
-            wanted["json"] = self._run.directory / "report.json"
-        for name, path in wanted.items():
-            if path is not None and (self._run.records or option(self._config, name)):
-                self._written.append(self._write(name, path))
-
-    def _write(self, name: str, path: Path) -> str:
-        """Write one report; the line that says where it is, or why it is not."""
-        from pytest_gpuperf.report import write_markdown, write_report
-
-        records = self._run.records
-        environment: dict[str, str] = next(
-            (r["environment"] for r in records if r.get("environment")), {}
-        )
-        try:
-            if name == "json":
-                write_report(
-                    records, path.parent, environment, root=self._config.rootpath, path=path
-                )
-            else:
-                write_markdown(records, path)
-        except OSError as error:
-            return f"gpuperf: {path} could not be written: {error}"
-        return f"gpuperf: report in {path}"
-
-    def pytest_terminal_summary(
-        self, terminalreporter: pytest.TerminalReporter, config: pytest.Config
-    ) -> None:
-        """The table, a line for each soft verdict, and where the reports are."""
-        # Soft verdicts are lines of our own: as Python warnings, -W error would turn them red.
-        if self._run.records:
-            from pytest_gpuperf.report import terminal_summary
-
-            table = bool(option(config, "report"))
-            terminal_summary(self._run.records, terminalreporter, config, table=table)
-        if config.get_verbosity() >= 0:
-            for line in self._written:
-                terminalreporter.write_line(line)

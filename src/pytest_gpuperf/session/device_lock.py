@@ -23,10 +23,17 @@ def device_lock(devices: Iterable[torch.device]) -> Iterator[None]:
     """Hold every one of `devices` alone, waiting for whoever has one now.
 
     Locks are taken in the order of their names, so that two launches over the same GPUs cannot
-    wait for each other.
+    wait for each other. Of the ranks of a surrounding torchrun only rank 0 takes them, for all:
+    the others are to run at the same time.
     """
     from filelock import FileLock
 
+    from pytest_gpuperf.session.ddp_joined import torchrun_place
+
+    place = torchrun_place()
+    if place is not None and place.rank != 0:
+        yield
+        return
     folder = _lock_folder()
     with contextlib.ExitStack() as held:
         for key in sorted({device_key(device) for device in devices}):

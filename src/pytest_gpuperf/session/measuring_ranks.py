@@ -6,13 +6,12 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Literal
 
 from pytest_gpuperf.session.device_lock import device_lock
-from pytest_gpuperf.session.judging import measurement_of
+from pytest_gpuperf.session.judging import measurement_of, parse_region_limits
+from pytest_gpuperf.session.measurement import Measurement
 from pytest_gpuperf.session.measuring import Request, recording_options, sampled_limits
 
 if TYPE_CHECKING:
     import torch
-
-    from pytest_gpuperf.session.measurement import Measurement
 
 Backend = Literal["auto", "gloo", "nccl"]
 MakeStep = Callable[[int, int], Callable[[], object]]
@@ -48,13 +47,19 @@ def measure_ranks(
             name=request.name,
             decided=sampled_limits(request),
         )
+        if not outcome.reporter:
+            note = "one rank of a surrounding torchrun: rank 0 judges and tells the result"
+            return Measurement(name=request.name, world_size=world_size, notes=(note,))
         analysis = analyze_set(read_traces(list(outcome.trace_paths)), request.config)
     return measurement_of(
         analysis,
         blocks=outcome.blocks,
         traces=outcome.trace_paths,
         declaration=declaration,
-        region_limits=request.region_limits,
+        region_limits={
+            **parse_region_limits(outcome.region_limits, request.config.metrics),
+            **request.region_limits,
+        },
         notes=outcome.notes,
     )
 

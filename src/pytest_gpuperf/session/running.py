@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import inspect
 import json
@@ -141,9 +142,13 @@ def _records(item: pytest.Item, measured: Gpuperf | None, run: Run) -> list[dict
 
 
 def _plain(value: Any) -> Any:
-    number = getattr(value, "item", None)
-    if callable(number) and getattr(value, "size", 1) == 1:
-        return number()
+    """A number of numpy or torch as Python's own; anything else as its text."""
+    item = getattr(value, "item", None)
+    if callable(item):
+        with contextlib.suppress(TypeError, ValueError, RuntimeError):  # several numbers
+            number = item()
+            if isinstance(number, (bool, int, float, str)):
+                return number
     return str(value)
 
 

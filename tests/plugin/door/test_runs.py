@@ -34,8 +34,8 @@ def report_of(path: Path) -> dict[str, dict]:
 def test_a_report_has_a_table_a_file_and_every_trace(project, pytester: pytest.Pytester) -> None:
     result = project(TWO, "--gpuperf-report")
     result.assert_outcomes(passed=1, failed=1)
-    result.stdout.fnmatch_lines(["*= gpuperf =*", "*verdict*step*", "*test_slow*FAIL*"])
-    result.stdout.fnmatch_lines(["*test_fast*PASS*", "1 FAIL, 1 PASS"])
+    result.stdout.fnmatch_lines(["*= gpuperf =*", "verdict*step time*", "*test_slow", "FAIL *"])
+    result.stdout.fnmatch_lines(["*test_fast ?mm?", "PASS *", "1 FAIL, 1 PASS"])
     result.stdout.fnmatch_lines(["gpuperf: report in *.gpuperf/report.json"])
     results = report_of(pytester.path / ".gpuperf" / "report.json")
     slow, fast = results["test_slow"], results["test_fast"]
@@ -77,6 +77,27 @@ def test_a_report_that_cannot_be_written_is_said_and_changes_no_outcome(
     result = project(TWO, "--gpuperf-json=file/a.json", "-k", "fast")
     result.assert_outcomes(passed=1, deselected=1)
     result.stdout.fnmatch_lines(["gpuperf: *a.json could not be written: *"])
+
+
+def test_a_report_format_of_a_conftest_is_written_where_its_own_option_says(
+    project, pytester: pytest.Pytester
+) -> None:
+    pytester.makeconftest(
+        """
+        from gpuperf_analyzers.hookspecs import Report, hookimpl
+
+        def pytest_addoption(parser):
+            parser.addoption("--gpuperf-names", default=None)
+
+        @hookimpl
+        def gpuperf_reports():
+            def write(results, path):
+                path.write_text(" ".join(r["verdict"] for r in results))
+            return [Report("names", write)]
+        """
+    )
+    project(TWO, "--gpuperf-names=names.txt").assert_outcomes(passed=1, failed=1)
+    assert (pytester.path / "names.txt").read_text() == "FAIL PASS"
 
 
 def test_without_a_report_a_passing_run_says_nothing_of_us(project) -> None:

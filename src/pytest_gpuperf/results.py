@@ -1,0 +1,124 @@
+"""The results of a run: gathered where reports arrive, shown and written at its end."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from gpuperf_analyzers.hookspecs import Report, hookimpl
+
+if TYPE_CHECKING:
+    from pytest_gpuperf.session.run import Run
+
+Record = Mapping[str, Any]
+
+
+def option(config: pytest.Config, name: str) -> Any:
+    """An option from the command line, else from the ini file; None where neither knows it."""
+    given = config.getoption(f"gpuperf_{name}", None)
+    if given is not None:
+        return given
+    try:
+        return config.getini(f"gpuperf_{name}")
+    except (KeyError, ValueError):  # an option that a plugin declared without an ini mirror
+        return None
+
+
+def path_option(config: pytest.Config, name: str) -> Path | None:
+    """A path: relative to where pytest was called, or, from the ini file, to the root folder."""
+    given = config.getoption(f"gpuperf_{name}", None)
+    if given is not None:
+        return Path(config.invocation_params.dir, given)
+    written = option(config, name)
+    return Path(config.rootpath, written) if written else None
+
+
+class BuiltInReports:
+    """Our own report formats, registered as a plugin's would be.
+
+    The option ``--gpuperf-NAME=PATH`` of a format is declared by who brings it.
+    """
+
+    def __init__(self, config: pytest.Config) -> None:
+        self._root = config.rootpath
+
+    @hookimpl
+    def gpuperf_reports(self) -> Sequence[Report]:
+        """``json`` and ``markdown``."""
+        return [Report("json", self._json), Report("markdown", self._markdown)]
+
+    def _json(self, results: Sequence[Record], path: Path) -> None:
+        from pytest_gpuperf.report import write_report
+
+        environments = [r["environment"] for r in results if r.get("environment")]
+        environment: Mapping[str, str] = environments[0] if environments else {}
+        write_report(results, path.parent, environment, root=self._root, path=path)
+
+    def _markdown(self, results: Sequence[Record], path: Path) -> None:
+        from pytest_gpuperf.report import write_markdown
+
+        write_markdown(results, path)
+
+
+class Results:
+    """Gathers the records of all reports; shows and writes them at the end."""
+
+    def __init__(self, config: pytest.Config, run: Run) -> None:
+        self._config = config
+        self._run = run
+        self._lines: list[str] = []
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        """Keep the records that came with a report, from here or from a worker."""
+        self._run.records += getattr(report, "gpuperf_records", [])
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_sessionfinish(self) -> None:
+        """Write the reports that were asked for."""
+        if self._told_elsewhere():
+            return
+        report_wanted = bool(option(self._config, "report"))
+        asked = any(path_option(self._config, name) for name in ("json", "markdown"))
+        if not (self._run.records or asked):
+            return
+        for group in self._run.hooks().hook.gpuperf_reports():
+            for report in group:
+                path = path_option(self._config, report.option)
+                if path is None and report.option == "json" and report_wanted:
+                    path = self._run.directory / "report.json"
+                if path is not None:
+                    self._lines.append(self._write(report, path))
+
+    def _write(self, report: Report, path: Path) -> str:
+        """Write one report; the line that says where it is, or why it is not."""
+        try:
+            report.write(self._run.records, path)
+        except OSError as error:
+            return f"gpuperf: {path} could not be written: {error}"
+        return f"gpuperf: report in {path}"
+
+    def pytest_terminal_summary(
+        self, terminalreporter: pytest.TerminalReporter, config: pytest.Config
+    ) -> None:
+        """The table, a line for each soft verdict, and where the reports are."""
+        # Soft verdicts are lines of our own: as Python warnings, -W error would turn them red.
+        if self._run.records and not self._told_elsewhere():
+            from pytest_gpuperf.report import terminal_summary
+
+            table = bool(option(config, "report"))
+            terminal_summary(self._run.records, terminalreporter, config, table=table)
+        if config.get_verbosity() >= 0:
+            for line in self._lines:
+                terminalreporter.write_line(line)
+
+    def _told_elsewhere(self) -> bool:
+        """Whether another rank of a surrounding torchrun tells the results of all."""
+        if not self._run.records:
+            return False
+        from pytest_gpuperf.session.ddp_joined import torchrun_place
+
+        place = torchrun_place()
+        return place is not None and place.rank != 0
