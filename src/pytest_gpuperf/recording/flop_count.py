@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from pytest_gpuperf.recording.errors import import_torch
+from pytest_gpuperf.recording.tf32 import Tf32
 
 if TYPE_CHECKING:
     import torch
@@ -20,6 +21,8 @@ _DTYPE_NAMES = {
     "float8_e5m2fnuz": "fp8", "float4_e2m1fn_x2": "fp4", "int8": "int8", "uint8": "int8",
 }
 # fmt: on
+
+_NO_TF32 = Tf32()
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +42,7 @@ def dtype_name(dtype: torch.dtype, *, tf32: bool = False) -> str:
 
 
 def count_flops(
-    call: Callable[[], object], *, tf32: bool = False, config: Config | None = None
+    call: Callable[[], object], *, tf32: Tf32 = _NO_TF32, config: Config | None = None
 ) -> FlopCount:
     """Count the FLOP of one `call` with ``torch.utils.flop_counter``.
 
@@ -48,7 +51,7 @@ def count_flops(
     call
         The workload; called once.
     tf32
-        Whether float32 matmuls run as TF32.
+        Which float32 ops run as TF32.
     config
         Its formulas of custom ops (outside ``aten``) are counted too.
     """
@@ -57,10 +60,12 @@ def count_flops(
 
     by_dtype: dict[str, int] = {}
 
-    def tally(formula: Callable[..., Any]) -> Callable[..., Any]:
+    def tally(op: object, formula: Callable[..., Any]) -> Callable[..., Any]:
+        as_tf32 = tf32.convolution if "convolution" in str(op) else tf32.matmul
+
         def counted(*args: Any, **kwargs: Any) -> Any:
             flops = formula(*args, **kwargs)
-            name = _first_dtype(torch, args, tf32)
+            name = _first_dtype(torch, args, as_tf32)
             by_dtype[name] = by_dtype.get(name, 0) + int(flops)
             return flops
 
@@ -71,7 +76,7 @@ def count_flops(
     formulas = dict(flop_registry)
     formulas.update(_custom_formulas(torch, config))
     mode = FlopCounterMode(
-        display=False, custom_mapping={op: tally(formula) for op, formula in formulas.items()}
+        display=False, custom_mapping={op: tally(op, formula) for op, formula in formulas.items()}
     )
     with mode:
         call()

@@ -33,6 +33,7 @@ from pytest_gpuperf.recording.profiler_conflicts import (
 from pytest_gpuperf.recording.quiet import garbage_collection_off, observers
 from pytest_gpuperf.recording.regions import RegionLog, activate
 from pytest_gpuperf.recording.sampling import Samples, Sampling, Warmup, Workload, warm_up
+from pytest_gpuperf.recording.tf32 import tf32_policy
 from pytest_gpuperf.recording.timers import Timer, make_timer
 from pytest_gpuperf.recording.worker_threads import watch_threads
 
@@ -238,10 +239,9 @@ def _with_flops(
     """`block` with the FLOP of one more, untimed call, and on a CPU the peak to hold them to."""
     from pytest_gpuperf.recording.cpu_peak import MEASURED_DTYPES, measured_cpu_peak
 
-    torch = import_torch()
-    tf32 = bool(torch.backends.cuda.matmul.allow_tf32) if device.type == "cuda" else None
+    tf32 = tf32_policy(device)
     with watch_threads() as watch:
-        counted = count_flops(workload, tf32=bool(tf32), config=config)
+        counted = count_flops(workload, tf32=tf32, config=config)
     flops = declared_over_counted(options, counted)
     measured = options.measure_peak and device.type == "cpu"
     dtypes = [d for d in flops.by_dtype if d in MEASURED_DTYPES] if measured else []
@@ -250,7 +250,7 @@ def _with_flops(
         flops=flops.flops,
         flops_by_dtype=flops.by_dtype,
         flops_source=flops.source,
-        tf32=tf32,
+        tf32=tf32.matmul if device.type == "cuda" else None,
         peak_tflops={dtype: measured_cpu_peak(dtype) for dtype in dtypes},
         notes=thread_notes(watch),
     )

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+from typing import Any
+
 import pytest
 
 from gpuperf_analyzers.config import Config
 from gpuperf_analyzers.hookspecs import FlopFormula
+from pytest_gpuperf.recording import tf32
 from pytest_gpuperf.recording.flop_count import FlopCount, count_flops, dtype_name
 from pytest_gpuperf.recording.options import Options
 from pytest_gpuperf.recording.recorder import declared_over_counted
+from pytest_gpuperf.recording.tf32 import Tf32
 
 torch = pytest.importorskip("torch")
 
@@ -48,8 +53,81 @@ def test_autocast_counts_in_the_dtype_that_runs() -> None:
 
 def test_fp32_is_tf32_where_that_is_what_runs() -> None:
     a = torch.randn(8, 8)
-    assert count_flops(lambda: a @ a, tf32=True).by_dtype == {"tf32": 2 * 8**3}
+    layer, image = torch.nn.Conv2d(1, 1, 1, bias=False), torch.randn(1, 1, 4, 4)
+
+    def step() -> None:
+        a @ a
+        layer(image)
+
+    mm, conv = 2 * 8**3, 2 * 4 * 4
+    assert count_flops(step).by_dtype == {"fp32": mm + conv}
+    assert count_flops(step, tf32=Tf32(True, True)).by_dtype == {"tf32": mm + conv}
+    assert count_flops(step, tf32=Tf32(convolution=True)).by_dtype == {"fp32": mm, "tf32": conv}
     assert dtype_name(torch.float64, tf32=True) == "fp64"
+
+
+def fake_torch(capability: tuple[int, int], matmul: Any, cudnn: Any, hip: str | None = None) -> Any:
+    return SimpleNamespace(
+        version=SimpleNamespace(hip=hip),
+        cuda=SimpleNamespace(get_device_capability=lambda _: capability),
+        backends=SimpleNamespace(cuda=SimpleNamespace(matmul=matmul), cudnn=cudnn),
+    )
+
+
+class Renamed:
+    """torch's settings once the current name was used: the old one raises."""
+
+    def __init__(self, precision: str) -> None:
+        self.fp32_precision = precision
+
+    @property
+    def allow_tf32(self) -> bool:
+        raise RuntimeError("mix of the legacy and new APIs")
+
+
+@pytest.mark.parametrize(
+    ("torch_is", "policy"),
+    [
+        # Hopper, torch's defaults: matmuls exact, convolutions in TF32.
+        (
+            fake_torch((9, 0), Renamed("none"), SimpleNamespace(conv=Renamed("tf32"))),
+            Tf32(matmul=False, convolution=True),
+        ),
+        (
+            fake_torch((9, 0), Renamed("tf32"), SimpleNamespace(conv=Renamed("ieee"))),
+            Tf32(matmul=True, convolution=False),
+        ),
+        # An older torch has the old names only.
+        (
+            fake_torch((8, 0), SimpleNamespace(allow_tf32=False), SimpleNamespace(allow_tf32=True)),
+            Tf32(matmul=False, convolution=True),
+        ),
+        # Turing has no TF32, whatever is set; nor has ROCm by these names.
+        (fake_torch((7, 5), Renamed("tf32"), SimpleNamespace(conv=Renamed("tf32"))), Tf32()),
+        (
+            fake_torch((9, 4), Renamed("tf32"), SimpleNamespace(conv=Renamed("tf32")), hip="6.2"),
+            Tf32(),
+        ),
+    ],
+)
+def test_the_policy_is_torchs_on_a_gpu_that_has_tf32(
+    monkeypatch: pytest.MonkeyPatch, torch_is: Any, policy: Tf32
+) -> None:
+    monkeypatch.setattr(tf32, "import_torch", lambda: torch_is)
+    assert tf32.tf32_policy(torch.device("cuda", 0)) == policy
+    assert tf32.tf32_policy(torch.device("cpu")) == Tf32()
+
+
+def test_the_policy_can_be_read_in_this_torch(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda _: (9, 0))
+    before = torch.get_float32_matmul_precision()
+    try:
+        torch.set_float32_matmul_precision("high")
+        assert tf32.tf32_policy(torch.device("cuda", 0)).matmul
+        torch.set_float32_matmul_precision("highest")
+        assert not tf32.tf32_policy(torch.device("cuda", 0)).matmul
+    finally:
+        torch.set_float32_matmul_precision(before)
 
 
 @pytest.mark.parametrize("mode", [torch.no_grad, torch.inference_mode])

@@ -12,6 +12,8 @@ import pytest
 from pytest_gpuperf.recording.quiet import garbage_collection_off, observers
 from pytest_gpuperf.recording.worker_threads import watch_threads
 
+PYTHONS_OWN = 1000  # Python 3.12 freezes a few hundred objects of its own
+
 
 @pytest.fixture(autouse=True)
 def _as_before() -> Iterator[None]:
@@ -27,21 +29,23 @@ def test_the_collector_is_off_within_and_as_before_after(enabled: bool, freeze: 
         gc.disable()
     with garbage_collection_off(freeze=freeze):
         assert not gc.isenabled()
-        assert (gc.get_freeze_count() > 0) is freeze
+        assert (gc.get_freeze_count() > PYTHONS_OWN) is freeze
     assert gc.isenabled() is enabled
-    assert gc.get_freeze_count() == 0
+    assert gc.get_freeze_count() < PYTHONS_OWN
 
 
 def test_the_collector_is_restored_when_the_block_raises() -> None:
     with pytest.raises(KeyError), garbage_collection_off(freeze=True):
         raise KeyError
     assert gc.isenabled()
-    assert gc.get_freeze_count() == 0
+    assert gc.get_freeze_count() < PYTHONS_OWN
 
 
 def test_what_the_program_froze_stays_frozen() -> None:
+    keep = [[] for _ in range(5000)]
     gc.freeze()
     count = gc.get_freeze_count()
+    assert count > len(keep)
     with garbage_collection_off(freeze=True):
         assert gc.get_freeze_count() == count
     assert gc.get_freeze_count() == count

@@ -43,7 +43,7 @@ def measured(tmp_path: Path) -> Callable[..., Recorded]:
             return record(step, device=CPU, trace_path=path, options=options, **more)
         finally:
             assert gc.isenabled()
-            assert gc.get_freeze_count() == 0
+            assert gc.get_freeze_count() < 1000  # Python 3.12 freezes a few hundred itself
             assert not torch.autograd._profiler_enabled()
             assert [p.name for p in tmp_path.iterdir()] in ([], [path.name])
 
