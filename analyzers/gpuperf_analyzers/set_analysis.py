@@ -149,13 +149,17 @@ def _invalid(
 
 
 def rank_labels(ranks: tuple[Analysis, ...]) -> tuple[str, ...]:
-    """``rank 3`` of each; the file's name where ranks are unknown or not distinct; "" for one."""
+    """A distinct name of each, "" for a single one.
+
+    ``rank 3``; where ranks are unknown or not distinct the file's name, or else its path.
+    """
     if len(ranks) == 1:
         return ("",)
     named = tuple(r.label for r in ranks)
     if all(named) and len(set(named)) == len(named):
         return named
-    return tuple(r.path.rsplit("/", 1)[-1] for r in ranks)
+    files = tuple(r.path.rsplit("/", 1)[-1] for r in ranks)
+    return files if len(set(files)) == len(files) else tuple(r.path for r in ranks)
 
 
 def _joined(label: str, at: str) -> str:

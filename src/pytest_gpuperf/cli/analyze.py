@@ -29,6 +29,10 @@ def run(argv: Sequence[str]) -> int:
     if args.step not in (None, "all") and not _has_step(found, int(args.step)):
         complain(f"no trace has a step {args.step}: {_steps_in_words(found)}")
         return USAGE
+    if args.rank not in (None, "all") and int(args.rank) not in {r.rank for r in found.ranks}:
+        there = ", ".join(str(r.rank) for r in found.ranks[:20])
+        complain(f"no trace is of rank {args.rank}: there are {there}")
+        return USAGE
     if args.json:
         document = set_document(found, args.top)
         json.dump(document, sys.stdout, indent=1, ensure_ascii=False, allow_nan=False)

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from gpuperf_analyzers.display import number, show
+from gpuperf_analyzers.display import number, short_names, show
 from gpuperf_analyzers.set_analysis import rank_labels
 from pytest_gpuperf.cli.console import emit, table, words
 from pytest_gpuperf.cli.views.values import value_words
@@ -23,6 +23,7 @@ _SHOWN = (
     "collective_bytes", "busbw", "peak_memory", "peak_memory_growth", "throughput",
 )  # fmt: skip
 _ROWS = ("mean", "lowest", "highest", "worst")
+_LONGEST_LABEL = 18
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,33 +42,36 @@ class _Column:
 
 def print_ranks(console: Console, found: SetAnalysis) -> None:
     """As many tables as the metrics that some rank has need at this width."""
-    labels = (*rank_labels(found.ranks), *_ROWS)
-    room = console.width - max(len(label) for label in labels)  # a gap is two columns wide
+    full = rank_labels(found.ranks)
+    labels = dict(zip(full, short_names(full, _LONGEST_LABEL), strict=True))
+    room = console.width - max(len(label) for label in (*labels.values(), *_ROWS))
     group: list[_Column] = []
-    for column in (_column(found, name) for name in _SHOWN if name in found.spread):
+    for column in (_column(found, name, labels) for name in _SHOWN if name in found.spread):
+        # A gap between columns is two wide.
         if group and sum(c.width + 2 for c in (*group, column)) > room:
-            _print_group(console, found, group)
+            _print_group(console, labels, group)
             group = []
         group.append(column)
     if group:
-        _print_group(console, found, group)
+        _print_group(console, labels, group)
 
 
-def _column(found: SetAnalysis, name: str) -> _Column:
+def _column(found: SetAnalysis, name: str, labels: Mapping[str, str]) -> _Column:
     metric, spread = found.metrics[name], found.spread[name]
     values = (rank.values[name].value for rank in found.ranks)
     numbers = (spread.mean, spread.lowest, spread.highest)
-    under = (*(value_words(value, metric) for value in numbers), spread.worst_at)
+    worst = labels.get(spread.worst_at, spread.worst_at)
+    under = (*(value_words(value, metric) for value in numbers), worst)
     cells = tuple("-" if value is None else value_words(value, metric) for value in values)
     return _Column(metric.title, cells, under)
 
 
-def _print_group(console: Console, found: SetAnalysis, group: Sequence[_Column]) -> None:
+def _print_group(console: Console, labels: Mapping[str, str], group: Sequence[_Column]) -> None:
     shown = table("", *(column.title for column in group), numbers="rest")
     for made, column in zip(shown.columns[1:], group, strict=True):
         made.no_wrap = False  # titles may break
         made.width = column.width
-    for index, label in enumerate(rank_labels(found.ranks)):
+    for index, label in enumerate(labels.values()):
         shown.add_row(words(label), *(words(column.cells[index]) for column in group))
     shown.add_section()
     for index, title in enumerate(_ROWS):
