@@ -19,7 +19,7 @@ from gpuperf_analyzers.trace.model import (
     MemoryEvents,
 )
 
-_EVENT_DTYPES: dict[str, Any] = {
+EVENT_DTYPES: dict[str, Any] = {
     "name": np.int32,
     "cat": np.int8,
     "ts": np.int64,
@@ -37,7 +37,7 @@ _EVENT_DTYPES: dict[str, Any] = {
     "sequence": np.int64,
     "fwd_thread": np.int64,
 }
-_KERNEL_DTYPES: dict[str, Any] = {
+KERNEL_DTYPES: dict[str, Any] = {
     "row": np.int64,
     "grid": np.int64,
     "block": np.int64,
@@ -49,7 +49,7 @@ _KERNEL_DTYPES: dict[str, Any] = {
     "graph_id": np.int64,
     "graph_node_id": np.int64,
 }
-_MEMORY_DTYPES: dict[str, Any] = {
+MEMORY_DTYPES: dict[str, Any] = {
     "ts": np.int64,
     "track": np.int32,
     "bytes": np.int64,
@@ -58,6 +58,14 @@ _MEMORY_DTYPES: dict[str, Any] = {
     "total_reserved": np.int64,
     "device_type": np.int32,
     "device": np.int32,
+}
+
+
+COUNTER_DTYPES: dict[str, Any] = {
+    "ts": np.int64,
+    "name": np.int32,
+    "key": np.int32,
+    "value": np.float64,
 }
 
 
@@ -157,7 +165,7 @@ def _events(
 ) -> Events:
     ts -= start
     columns: dict[str, npt.NDArray[Any]] = {"ts": ts, "dur": dur}
-    for name, dtype in _EVENT_DTYPES.items():
+    for name, dtype in EVENT_DTYPES.items():
         column = columns[name] if name in columns else _join(parts, name, dtype)
         column = column if order is None else column[order]
         column.flags.writeable = False
@@ -166,7 +174,7 @@ def _events(
 
 
 def _kernels(columns: EventColumns, inverse: I64 | None) -> KernelArgs:
-    joined = {n: _join(columns.kernel_parts, n, d) for n, d in _KERNEL_DTYPES.items()}
+    joined = {n: _join(columns.kernel_parts, n, d) for n, d in KERNEL_DTYPES.items()}
     row = joined["row"] if inverse is None else inverse[joined["row"]]
     order = np.argsort(row, kind="stable")
     order = order[row[order] >= 0]
@@ -185,18 +193,21 @@ def _collectives(columns: EventColumns, inverse: I64 | None) -> tuple[Collective
 
 def _memory(columns: EventColumns, ts: I64, start: int) -> MemoryEvents:
     joined = {"ts": ts - start}
-    joined |= {n: _join(columns.memory_parts, n, d) for n, d in _MEMORY_DTYPES.items() if n != "ts"}
+    joined |= {n: _join(columns.memory_parts, n, d) for n, d in MEMORY_DTYPES.items() if n != "ts"}
     order = np.argsort(ts, kind="stable")
     return MemoryEvents(**{name: _frozen(values[order]) for name, values in joined.items()})
 
 
 def _counters(columns: EventColumns, start: int) -> Counters:
     rows = sorted(columns.counter_rows, key=lambda row: row[0])
+    columns_of: dict[str, list[float]] = {
+        "ts": [r[0] - start for r in rows],
+        "name": [r[1] for r in rows],
+        "key": [r[2] for r in rows],
+        "value": [r[3] for r in rows],
+    }
     return Counters(
-        ts=_frozen(np.array([r[0] - start for r in rows], dtype=np.int64)),
-        name=_frozen(np.array([r[1] for r in rows], dtype=np.int32)),
-        key=_frozen(np.array([r[2] for r in rows], dtype=np.int32)),
-        value=_frozen(np.array([r[3] for r in rows], dtype=np.float64)),
+        **{n: _frozen(np.array(columns_of[n], dtype=d)) for n, d in COUNTER_DTYPES.items()}
     )
 
 

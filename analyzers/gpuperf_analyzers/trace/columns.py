@@ -16,10 +16,21 @@ from gpuperf_analyzers.trace import schema
 from gpuperf_analyzers.trace.interning import Categories, Strings, Tracks, track_part
 from gpuperf_analyzers.trace.model import I64, Bool, Category, CollectiveArgs
 from gpuperf_analyzers.trace.times import (
+    EXACT_FLOAT_US,
     floats,
     nanoseconds,
     nanoseconds_from_digits,
     needs_digits,
+)
+from gpuperf_analyzers.trace.values import (
+    bits,
+    collective_record,
+    is_false,
+    number_in,
+    singles,
+    small,
+    triples,
+    wholes,
 )
 
 OPEN = -1
@@ -63,24 +74,6 @@ def _mask(categories: Iterable[Category]) -> Bool:
 
 _MASKS = {group: _mask(group) for group in {*_INT_COLUMNS.values()}}
 _KERNEL = _mask((Category.KERNEL,))
-
-
-def whole(value: Any) -> int:
-    """`value` as an int64, -1 where it is none: numbers, and strings of numbers in any base."""
-    try:
-        number = int(value, 0) if isinstance(value, str) else int(value)
-    except (TypeError, ValueError, OverflowError):
-        return -1
-    return number if -(2**63) <= number < 2**63 else -1
-
-
-def wholes(values: Iterable[Any], count: int) -> I64:
-    """`values` as int64; -1 where one is not a whole number that fits."""
-    values = list(values)
-    try:
-        return np.fromiter(values, np.int64, count)
-    except (TypeError, ValueError, OverflowError):
-        return np.fromiter(map(whole, values), np.int64, count)
 
 
 class EventColumns:
@@ -165,7 +158,7 @@ class EventColumns:
                 self.without_dur += type(events[i]) is schema.Complete
             us = np.nan_to_num(us, nan=0.0)
         ns, good = nanoseconds(us)
-        wrong = (ns < 0) | ~good
+        wrong = (ns < 0) | (us >= EXACT_FLOAT_US) | ~good
         if wrong.any():
             self.negative_dur += int(wrong.sum())
             ns[wrong] = 0
@@ -234,19 +227,19 @@ class EventColumns:
         for column, attribute in ((device, "pid"), (stream, "tid")):
             for i in at[column[at] == -1].tolist():
                 if cat[i] != Category.SYNC:
-                    column[i] = _number_in(getattr(rows[i], attribute))
+                    column[i] = number_in(getattr(rows[i], attribute))
         stream[stream == _UNSIGNED_NONE] = -1
 
     def _add_kernels(self, some: list[Any], at: I64) -> None:
         n = len(some)
         columns: dict[str, npt.NDArray[Any]] = {
             "row": at + self.rows,
-            "grid": _triples([a.grid for a in some]),
-            "block": _triples([a.block for a in some]),
-            "blocks_per_sm": floats([a.blocks_per_sm for a in some]).astype(np.float32),
-            "warps_per_sm": floats([a.warps_per_sm for a in some]).astype(np.float32),
-            "occupancy": (floats([a.occupancy for a in some]) / 100).astype(np.float32),
-            "registers": wholes([a.registers for a in some], n).astype(np.int32),
+            "grid": triples([a.grid for a in some]),
+            "block": triples([a.block for a in some]),
+            "blocks_per_sm": singles([a.blocks_per_sm for a in some]),
+            "warps_per_sm": singles([a.warps_per_sm for a in some]),
+            "occupancy": singles([a.occupancy for a in some]) / np.float32(100),
+            "registers": small([a.registers for a in some], n),
             "shared_memory": wholes([a.shared_memory for a in some], n),
             "graph_id": wholes([a.graph for a in some], n),
             "graph_node_id": wholes([a.graph_node for a in some], n),
@@ -257,11 +250,11 @@ class EventColumns:
     def _add_rare(self, rows: list[Any], args: list[Any]) -> None:
         if any(a.finished is not True for a in args):
             self.unfinished += [
-                str(e.name) for e, a in zip(rows, args, strict=True) if _is_false(a.finished)
+                str(e.name) for e, a in zip(rows, args, strict=True) if is_false(a.finished)
             ]
         if any(a.collective is not None for a in args):
             self.collectives += [
-                _collective(self.rows + i, a)
+                collective_record(self.rows + i, a)
                 for i, a in enumerate(args)
                 if a.collective is not None
             ]
@@ -293,11 +286,11 @@ class EventColumns:
             "ts": ts,
             "track": self.tracks.ids([e.pid for e in some], [e.tid for e in some]),
             "bytes": wholes([0 if a.bytes is None else a.bytes for a in args], n),
-            "address": np.fromiter((_bits(a.address) for a in args), np.int64, n),
+            "address": np.fromiter((bits(a.address) for a in args), np.int64, n),
             "total_allocated": wholes([a.total_allocated for a in args], n),
             "total_reserved": wholes([a.total_reserved for a in args], n),
-            "device_type": wholes([a.device_type for a in args], n).astype(np.int32),
-            "device": wholes([a.device for a in args], n).astype(np.int32),
+            "device_type": small([a.device_type for a in args], n),
+            "device": small([a.device for a in args], n),
         }
         for name, values in columns.items():
             self.memory_parts.setdefault(name, []).append(values)
@@ -357,63 +350,3 @@ def _external(some: list[Any]) -> I64:
 _INT_GETTERS: dict[str, Callable[[list[Any]], I64]] = {
     name: _external if name == "external_id" else _getter(name) for name in _INT_COLUMNS
 }
-
-
-def _triples(values: list[Any]) -> I64:
-    """Grids or blocks as (n, 3); -1 where one is not three whole numbers."""
-    try:
-        flat = np.array(values, dtype=np.int64)
-        if flat.shape == (len(values), 3):
-            return flat
-    except (TypeError, ValueError, OverflowError):
-        pass
-    rows = [
-        [whole(x) for x in v] if isinstance(v, list) and len(v) == 3 else [-1, -1, -1]
-        for v in values
-    ]
-    return np.array(rows, dtype=np.int64).reshape(len(values), 3)
-
-
-def _number_in(value: Any) -> int:
-    """The number in a pid or tid: itself, or the digits of ``stream 7``."""
-    if isinstance(value, str):
-        return whole(value.rsplit(" ", 1)[-1])
-    return whole(value)
-
-
-def _bits(value: Any) -> int:
-    """The bit pattern of an unsigned 64-bit address as an int64."""
-    if isinstance(value, int) and 2**63 <= value < 2**64:
-        return value - 2**64
-    return whole(value)
-
-
-def _is_false(value: Any) -> bool:
-    return value is False or (isinstance(value, str) and value.lower() == "false")
-
-
-def _text(value: Any) -> str:
-    return "" if value is None else str(value)
-
-
-def _optional(value: Any) -> int | None:
-    return None if value is None or (number := whole(value)) == -1 else number
-
-
-def _collective(row: int, a: schema.Args) -> CollectiveArgs:
-    return CollectiveArgs(
-        row=row,
-        name=_text(a.collective),
-        in_elements=_optional(a.in_elements),
-        out_elements=_optional(a.out_elements),
-        dtype=_text(a.dtype),
-        group_size=_optional(a.group_size),
-        group_name=_text(a.group_name),
-        group_description=_text(a.group_description),
-        group_ranks=_text(a.group_ranks),
-        sequence=_optional(a.collective_sequence),
-        in_split=_text(a.in_split),
-        out_split=_text(a.out_split),
-        source_rank=_optional(a.source_rank),
-        destination_rank=_optional(a.destination_rank),
-    )

@@ -244,7 +244,7 @@ class Trace:
             {
                 "name": names[e.name] if len(e) else np.empty(0, dtype=object),
                 "category": pd.Categorical.from_codes(
-                    e.cat.astype(np.int16), categories=[c.name.lower() for c in Category]
+                    e.cat.astype(np.int16), categories=pd.Index([c.name.lower() for c in Category])
                 ),
                 "ts_ns": e.ts,
                 "dur_ns": e.dur,

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from pathlib import Path
 from typing import IO, Any
 
 from gpuperf_analyzers.trace.assemble import Assembled, assemble
 from gpuperf_analyzers.trace.blocks import EventList
 from gpuperf_analyzers.trace.bounds import DEFAULT_BOUNDS, Bounds
-from gpuperf_analyzers.trace.columns import EventColumns, whole
+from gpuperf_analyzers.trace.columns import EventColumns
 from gpuperf_analyzers.trace.containers import Unpacked
 from gpuperf_analyzers.trace.damage import FROM_EVENTS, Damage
+from gpuperf_analyzers.trace.files import open_trace
 from gpuperf_analyzers.trace.metadata import read_head, read_tail
 from gpuperf_analyzers.trace.model import Finding, Trace, TraceError
 from gpuperf_analyzers.trace.text import Text
+from gpuperf_analyzers.trace.values import whole
 
 READER_VERSION = 1
 """Goes up when the same file gives other columns: it is part of the cache's key."""
@@ -29,7 +30,7 @@ def read_trace(
     Parameters
     ----------
     path
-        The file.
+        The file, or a URL that fsspec opens (``s3://…``, ``https://…``; extra ``remote``).
     salvage
         Keep what a broken file still holds, with a finding that names the byte and the reason.
         Otherwise the first thing broken raises.
@@ -43,20 +44,22 @@ def read_trace(
         that names the file and the mend.
     """
     name = os.fspath(path)
-    try:
-        with Path(name).open("rb") as file:
-            return read_open(file, name, salvage=salvage, bounds=bounds)
-    except IsADirectoryError:
-        raise TraceError(f"{name}: a folder: read_traces reads the traces in it") from None
-    except OSError as error:
-        raise TraceError(f"{name}: {error.strerror or error}") from None
+    with open_trace(name) as file:
+        return read_open(file, name, salvage=salvage, bounds=bounds)
 
 
 def read_open(
     file: IO[bytes], name: str, *, salvage: bool = True, bounds: Bounds = DEFAULT_BOUNDS
 ) -> Trace:
-    """As :func:`read_trace`, from an open binary file that can seek."""
+    """As :func:`read_trace`, from an open binary file."""
     damage = Damage(name, salvage)
+    try:
+        return _read(file, name, damage, bounds)
+    except OSError as error:
+        raise TraceError(f"{name}: {error.strerror or error}") from None
+
+
+def _read(file: IO[bytes], name: str, damage: Damage, bounds: Bounds) -> Trace:
     columns = EventColumns()
     text = Text(Unpacked(file, name, bounds))
     head = read_head(text, bounds, damage)
@@ -80,7 +83,6 @@ def _trace(
     base = whole(metadata.get("baseTimeNanoseconds"))
     info = metadata.get("distributedInfo")
     info = info if isinstance(info, dict) else {}
-    properties = metadata.get("deviceProperties")
     return Trace(
         path=name,
         start_ns=assembled.start_ns + max(base, 0),
@@ -97,11 +99,15 @@ def _trace(
         thread_names=columns.thread_names,
         rank=_count(info.get("rank")),
         world_size=_count(info.get("world_size")),
-        device_properties=tuple(
-            p for p in (properties if isinstance(properties, list) else ()) if isinstance(p, dict)
-        ),
+        device_properties=device_properties(metadata),
         findings=findings,
     )
+
+
+def device_properties(metadata: Mapping[str, Any]) -> tuple[Mapping[str, Any], ...]:
+    """The ``deviceProperties`` of a trace's metadata that are objects."""
+    found = metadata.get("deviceProperties")
+    return tuple(p for p in (found if isinstance(found, list) else ()) if isinstance(p, dict))
 
 
 def _count(value: Any) -> int | None:

@@ -1,165 +1,251 @@
-"""Several ranks' traces: which files, whose rank, and work over them within bounded memory."""
+"""Work over several ranks' traces: one after the other, over processes, or over a cluster.
+
+Each rank is read, handed to the work, and let go before the next, so that memory follows what
+works at once and not the number of ranks. A rank that fails costs itself.
+"""
 
 from __future__ import annotations
 
-import glob
 import os
-import re
-from collections import Counter
-from collections.abc import Iterable, Sequence
-from dataclasses import replace
-from pathlib import Path
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from concurrent.futures.process import BrokenProcessPool
+from dataclasses import dataclass, replace
+from functools import partial
+from multiprocessing import get_context
+from typing import Any, Generic, TypeVar
 
 from gpuperf_analyzers.trace.bounds import DEFAULT_BOUNDS, Bounds
+from gpuperf_analyzers.trace.files import Paths, find_traces
 from gpuperf_analyzers.trace.model import Finding, Trace, TraceError, TraceSet
-from gpuperf_analyzers.trace.reader import read_trace
+from gpuperf_analyzers.trace.ranks import assign_ranks, rank_findings
 
-Paths = str | os.PathLike[str] | Iterable[str | os.PathLike[str]]
-"""A folder, a glob, one file, or a list of files."""
+__all__ = ["RankResult", "RankResults", "find_traces", "map_ranks", "read_traces"]
 
-_SUFFIXES = (".json", ".json.gz", ".json.zst", ".json.bz2", ".json.xz", ".json.zip")
-_RANK_IN_NAME = (
-    re.compile(r"(?:^|[^a-z])rank[-_.]?(\d+)", re.IGNORECASE),
-    re.compile(r"(?:^|[^a-z])worker[-_.]?(\d+)", re.IGNORECASE),
-)
+T = TypeVar("T")
 
 
-def find_traces(paths: Paths) -> tuple[str, ...]:
-    """The files that `paths` name, numbers in names in numeric order.
+@dataclass(frozen=True, slots=True)
+class RankResult(Generic[T]):
+    """What the work made of one rank's trace."""
 
-    Raises
-    ------
-    TraceError
-        Nothing there.
+    path: str
+    rank: int | None
+    world_size: int | None
+    result: T
+
+
+@dataclass(frozen=True, slots=True)
+class RankResults(Generic[T]):
+    """What the work made of every rank that could be read.
+
+    Attributes
+    ----------
+    ranks
+        In the order of ranks.
+    failed
+        Path to the one line that says why there is no result.
+    rank_source
+        ``distributedInfo``, ``file name``, ``order``, "" for one file that does not say.
+    findings
+        Of the set: ranks missing, ranks twice, worlds that differ.
     """
-    if not isinstance(paths, (str, os.PathLike)):
-        found = [os.fspath(p) for p in paths]
-        if not found:
-            raise TraceError("no traces: the list of files is empty")
-        return tuple(found)
-    name = os.fspath(paths)
-    if Path(name).is_dir():
-        found = [str(p) for p in Path(name).iterdir() if p.name.endswith(_SUFFIXES)]
-        if not found:
-            raise TraceError(f"{name}: a folder without traces (*.json, *.json.gz)")
-    elif glob.has_magic(name) and not Path(name).exists():
-        found = glob.glob(name, recursive=True)  # noqa: PTH207  # Path.glob takes no absolute one
-        if not found:
-            raise TraceError(f"{name}: no file matches")
-    else:
-        found = [name]
-    return tuple(sorted(found, key=_natural))
+
+    ranks: tuple[RankResult[T], ...]
+    failed: Mapping[str, str]
+    rank_source: str
+    findings: tuple[Finding, ...]
 
 
-def _natural(name: str) -> list[tuple[int, int, str]]:
-    parts = re.split(r"(\d+)", name)
-    return [(1, int(p), "") if p.isdigit() else (0, 0, p) for p in parts]
-
-
-def rank_in_name(path: str) -> int | None:
-    """The rank that a file's name gives (``rank3``, ``worker_3``), None where none."""
-    for pattern in _RANK_IN_NAME:
-        if match := pattern.search(Path(path).name):
-            return int(match[1])
-    return None
-
-
-def read_traces(paths: Paths, *, salvage: bool = True, bounds: Bounds = DEFAULT_BOUNDS) -> TraceSet:
+def read_traces(
+    paths: Paths,
+    *,
+    salvage: bool = True,
+    bounds: Bounds = DEFAULT_BOUNDS,
+    processes: int = 1,
+    cache: bool = False,
+) -> TraceSet:
     """Read every trace that `paths` names, and find the rank of each.
 
-    Ranks come from ``distributedInfo``; where that is missing or says the same for all, from
-    file names; else from the order of names. What was done is in ``rank_source``.
+    Ranks come from ``distributedInfo``; where that is missing or says the same for several,
+    from file names; else from the order of names. What was done is in ``rank_source``.
 
     Raises
     ------
     TraceError
         No file found, or none of them can be read.
     """
-    traces: list[Trace] = []
-    failed: dict[str, str] = {}
-    for path in find_traces(paths):
-        try:
-            traces.append(read_trace(path, salvage=salvage, bounds=bounds))
-        except TraceError as error:  # noqa: PERF203  # one bad file must not cost the others
-            failed[path] = str(error)
-    if not traces:
-        first = next(iter(failed.values()))
-        more = f" (and {len(failed) - 1} more files)" if len(failed) > 1 else ""
-        raise TraceError(first + more)
-    ranks, source = assign_ranks([t.rank for t in traces], [t.path for t in traces])
-    placed = [
-        t if t.rank == rank else replace(t, rank=rank)
-        for t, rank in zip(traces, ranks, strict=True)
-    ]
-    placed.sort(key=lambda t: -1 if t.rank is None else t.rank)
+    found = map_ranks(
+        paths, _whole, salvage=salvage, bounds=bounds, processes=processes, cache=cache
+    )
+    traces = tuple(
+        r.result if r.result.rank == r.rank else replace(r.result, rank=r.rank) for r in found.ranks
+    )
     return TraceSet(
-        traces=tuple(placed),
-        failed=failed,
-        rank_source=source,
-        findings=rank_findings([(t.rank, t.world_size, t.path) for t in placed]),
+        traces=traces,
+        failed=found.failed,
+        rank_source=found.rank_source,
+        findings=found.findings,
     )
 
 
-def assign_ranks(told: Sequence[int | None], paths: Sequence[str]) -> tuple[list[int | None], str]:
-    """Ranks of several files, and where they came from.
+def _whole(trace: Trace) -> Trace:
+    return trace
 
-    One file keeps what it says of itself, None included.
+
+def map_ranks(
+    paths: Paths,
+    work: Callable[[Trace], T],
+    *,
+    salvage: bool = True,
+    bounds: Bounds = DEFAULT_BOUNDS,
+    processes: int = 1,
+    scheduler: Any = None,
+    cache: bool = False,
+) -> RankResults[T]:
+    """`work` done on every trace that `paths` names.
+
+    Parameters
+    ----------
+    paths
+        A folder, a glob, a list, or URLs (``s3://…``) that the workers can open.
+    work
+        Takes a trace, gives what is kept of it. With processes or a scheduler it and its result
+        are pickled: a function of a module.
+    processes
+        How many at once on this machine; 1 stays in this process. More start fresh interpreters,
+        which import the calling script: it needs its ``if __name__ == "__main__":``.
+    scheduler
+        A Dask scheduler (``tcp://host:8786``) or client instead. A worker that is lost loses no
+        rank: another does it.
+    cache
+        Keep the columns in the user's cache, and take them from there.
+
+    Raises
+    ------
+    TraceError
+        No file found, or no result at all.
     """
-    if all(rank is not None for rank in told) and (len(set(told)) == len(told) or len(told) == 1):
-        return list(told), "distributedInfo"
-    named = [rank_in_name(p) for p in paths]
-    if all(rank is not None for rank in named) and len(set(named)) == len(named):
-        return list(named), "file name"
-    if any(rank is not None for rank in told):
-        return list(told), "distributedInfo"
-    if len(paths) == 1:
-        return [None], ""
-    return list(range(len(paths))), "order"
+    files = find_traces(paths)
+    one = partial(_one_rank, work=work, salvage=salvage, bounds=bounds, cache=cache)
+    outcomes: Iterator[tuple[str, Any]]
+    if scheduler is not None:
+        from gpuperf_analyzers.trace.cluster import over_cluster
+
+        outcomes = over_cluster(files, one, scheduler)
+    elif processes > 1 and len(files) > 1:
+        outcomes = _over_processes(files, one, min(processes, len(files)))
+    else:
+        outcomes = ((path, one(path)) for path in files)
+    done: dict[str, _Done[T]] = {}
+    failed: dict[str, str] = {}
+    for path, outcome in outcomes:
+        if isinstance(outcome, _Done):
+            done[path] = outcome
+        else:
+            failed[path] = outcome
+    order = {path: i for i, path in enumerate(files)}
+    return _in_order(
+        {p: done[p] for p in sorted(done, key=order.__getitem__)},
+        {p: failed[p] for p in sorted(failed, key=order.__getitem__)},
+    )
 
 
-def rank_findings(
-    ranks: Sequence[tuple[int | None, int | None, str]],
-) -> tuple[Finding, ...]:
-    """Duplicate ranks, ranks missing from the world, and worlds that disagree."""
-    findings: list[Finding] = []
-    counts = Counter(rank for rank, _, _ in ranks if rank is not None)
-    twice = sorted(rank for rank, count in counts.items() if count > 1)
-    if twice:
-        paths = ", ".join(Path(p).name for r, _, p in ranks if r == twice[0])
-        findings.append(
-            Finding(
-                "duplicate-rank",
-                f"{len(twice)} ranks are in several files: rank {twice[0]} in {paths}",
-                count=len(twice),
-                example=f"rank {twice[0]}",
-                invalidates=_ACROSS_RANKS,
-            )
-        )
-    worlds = sorted({w for _, w, _ in ranks if w})
-    if len(worlds) > 1:
-        findings.append(
-            Finding(
-                "world-size-differs",
-                f"the files are of different jobs: world sizes {worlds}",
-                count=len(worlds),
-                example=f"world sizes {worlds[0]} and {worlds[1]}",
-                invalidates=_ACROSS_RANKS,
-            )
-        )
-    elif worlds:
-        missing = [r for r in range(min(worlds[0], 2**20)) if r not in counts]
-        if missing:
-            findings.append(
-                Finding(
-                    "missing-ranks",
-                    f"{len(missing)} of {worlds[0]} ranks have no trace: the first is {missing[0]}",
-                    count=len(missing),
-                    example=f"rank {missing[0]}",
-                    invalidates=_ACROSS_RANKS,
-                )
-            )
-    return tuple(findings)
+@dataclass(frozen=True, slots=True)
+class _Done(Generic[T]):
+    rank: int | None
+    world_size: int | None
+    result: T
 
 
-_ACROSS_RANKS = frozenset({"busbw"})
-"""Metrics that need every rank of the job."""
+def _in_order(done: Mapping[str, _Done[T]], failed: Mapping[str, str]) -> RankResults[T]:
+    if not done:
+        first = next(iter(failed.values()))
+        more = f" (and {len(failed) - 1} more files)" if len(failed) > 1 else ""
+        raise TraceError(first + more)
+    ranks, source = assign_ranks([d.rank for d in done.values()], list(done))
+    results = [
+        RankResult(path, rank, d.world_size, d.result)
+        for (path, d), rank in zip(done.items(), ranks, strict=True)
+    ]
+    results.sort(key=lambda r: -1 if r.rank is None else r.rank)
+    return RankResults(
+        ranks=tuple(results),
+        failed=failed,
+        rank_source=source,
+        findings=rank_findings([(r.rank, r.world_size, r.path) for r in results]),
+    )
+
+
+def _one_rank(
+    path: str, *, work: Callable[[Trace], T], salvage: bool, bounds: Bounds, cache: bool
+) -> _Done[T] | str:
+    """The work on one file, or the line that says why there is none."""
+    from gpuperf_analyzers.trace.cache import read_cached
+    from gpuperf_analyzers.trace.reader import read_trace
+
+    read = read_cached if cache else read_trace
+    try:
+        trace = read(path, salvage=salvage, bounds=bounds)
+        return _Done(trace.rank, trace.world_size, work(trace))
+    except TraceError as error:
+        return str(error)
+    except MemoryError:
+        return f"{path}: out of memory: read fewer ranks at once"
+    except Exception as error:  # noqa: BLE001  # one rank's defect must not cost the others
+        reason = " ".join(str(error).split())
+        return f"{path}: {type(error).__name__}: {reason}: the work on this rank failed"
+
+
+def _over_processes(
+    files: Sequence[str], one: Callable[[str], Any], processes: int
+) -> Iterator[tuple[str, Any]]:
+    """`one` of each file in `processes` interpreters.
+
+    Only as many files are handed out as are worked on. When a process dies, those at work are
+    suspects: each is tried once more, alone, so that the one that dies again is named.
+    """
+    waiting = list(files)
+    suspects: list[str] = []
+    while waiting:
+        yield from _until_death(waiting, suspects, one, processes)
+    for path in suspects:
+        again: list[str] = []
+        yield from _until_death([path], again, one, 1)
+        if again:
+            yield path, f"{path}: the process that read it died (out of memory?): read it alone"
+
+
+def _until_death(
+    waiting: list[str], suspects: list[str], one: Callable[[str], Any], processes: int
+) -> Iterator[tuple[str, Any]]:
+    """Work off `waiting` until it is empty or a process dies; then who was at work is a suspect."""
+    with ProcessPoolExecutor(processes, mp_context=get_context("spawn")) as pool:
+        running: dict[Future[Any], str] = {}
+        while waiting or running:
+            while waiting and len(running) < processes:
+                path = waiting.pop(0)
+                running[pool.submit(one, path)] = path
+            ready, _ = wait(running, return_when=FIRST_COMPLETED)
+            outcomes = [(running.pop(future), _outcome(future)) for future in ready]
+            yield from ((path, outcome) for path, outcome in outcomes if outcome is not None)
+            dead = [path for path, outcome in outcomes if outcome is None]
+            if dead:
+                suspects += [*dead, *running.values()]
+                return
+
+
+def _outcome(future: Future[Any]) -> Any:
+    """The result of `future`; None where its process died."""
+    try:
+        return future.result()
+    except BrokenProcessPool:
+        return None
+    except Exception as error:  # noqa: BLE001  # what cannot be pickled is told as a failure
+        return f"the result cannot be handed back ({type(error).__name__}: {error})"
+
+
+def processes_for(count: int) -> int:
+    """How many processes `count` files are worth here: one a core, none beyond the files."""
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    return max(1, min(count, cores or 1))

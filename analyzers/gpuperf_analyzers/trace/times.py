@@ -19,8 +19,8 @@ from gpuperf_analyzers.trace.model import I64, Bool
 EXACT_FLOAT_US = float(2**43)
 """Below this many µs a float64 resolves better than 1 ns (2**43 * 2**-52 = 0.98 ns / 2)."""
 
-_LIMIT_US = 9.0e15
-"""Absolute times of the year 2255; int64 ns end shortly after."""
+_EARLIEST_US, _LATEST_US = -1.0e15, 4.0e15
+"""Up to the year 2096. The difference of two, and a duration on top, still fit int64 ns."""
 
 
 def needs_digits(values: Sequence[Any], us: npt.NDArray[np.float64]) -> bool:
@@ -49,7 +49,7 @@ def nanoseconds(us: npt.NDArray[np.float64]) -> tuple[I64, Bool]:
 
     ``floor + rint(fraction * 1000)``: multiplying the whole by 1000 first would round.
     """
-    good: Bool = np.abs(us) < _LIMIT_US
+    good: Bool = (us > _EARLIEST_US) & (us < _LATEST_US)
     if not good.all():
         us = np.where(good, us, 0.0)
     whole = np.floor(us)
@@ -66,19 +66,24 @@ def nanoseconds_from_digits(texts: Sequence[bytes]) -> tuple[I64, Bool]:
         except (ValueError, OverflowError):
             pass
         else:
-            return ns, np.ones(len(texts), dtype=np.bool_)
-    pairs = [_exact(text) for text in texts]
-    return (
-        np.fromiter((p[0] for p in pairs), np.int64, len(pairs)),
-        np.fromiter((p[1] for p in pairs), np.bool_, len(pairs)),
-    )
+            return _checked(ns)
+    return _checked(np.fromiter(map(_exact, texts), np.int64, len(texts)))
 
 
-def _exact(text: bytes) -> tuple[int, bool]:
+def _checked(ns: I64) -> tuple[I64, Bool]:
+    good: Bool = (ns > int(_EARLIEST_US) * 1000) & (ns < int(_LATEST_US) * 1000)
+    return np.where(good, ns, 0), good
+
+
+_NO_TIME = np.iinfo(np.int64).min
+
+
+def _exact(text: bytes) -> int:
+    """The ns of one number, :data:`_NO_TIME` where it is none."""
     try:
         value = Decimal(text.strip(b'"').decode("ascii")) * 1000
-        if not value.is_finite() or abs(value) >= Decimal(_LIMIT_US) * 1000:
-            return 0, False
-        return int(value.to_integral_value()), True
+        if value.is_finite() and abs(value) < 2**62:
+            return int(value.to_integral_value())
     except (InvalidOperation, UnicodeDecodeError):
-        return 0, False
+        pass
+    return _NO_TIME

@@ -27,7 +27,7 @@ def test_a_relative_time_is_exact_through_its_float(ns: int) -> None:
     assert int(got[0]) == ns
 
 
-@given(st.lists(st.integers(0, 9 * 10**18 - 1), min_size=1))
+@given(st.lists(st.integers(0, 4 * 10**18 - 1), min_size=1))
 def test_an_absolute_time_is_exact_through_its_digits(times: list[int]) -> None:
     got, good = nanoseconds_from_digits([_text(ns).encode() for ns in times])
     assert good.all()
@@ -58,7 +58,7 @@ def test_what_is_no_time_is_told() -> None:
     texts = [b"", b"null", b'"x"', b"1e400", b"9e18", b"[1]", b"\xff"]
     _, good = nanoseconds_from_digits(texts)
     assert not good.any()
-    _, good = nanoseconds(np.array([np.nan, np.inf, -np.inf, 9e18, 9.0e15]))
+    _, good = nanoseconds(np.array([np.nan, np.inf, -np.inf, 9e18, 4.0e15, -1.0e15]))
     assert not good.any()
 
 
