@@ -22,12 +22,21 @@ _IN_THE_TREE = frozenset(
 )  # fmt: skip
 _RATIOS = frozenset({"busy", "idle", "overlap"})
 """In the tree too; repeated only as ratios over steps, with an interval."""
+_NO_STEPS = ": the trace has no ProfilerStep annotation"
+"""Said once, in the header."""
 
 
 def print_values(
-    console: Console, values: Mapping[str, Value], metrics: Mapping[str, Metric]
+    console: Console,
+    values: Mapping[str, Value],
+    metrics: Mapping[str, Metric],
+    invalid: Mapping[str, str],
 ) -> None:
-    """Metric, value, interval, where it belongs, how it was got; then what is absent and why."""
+    """Metric, value, interval, where it belongs, how it was got; then what is absent and why.
+
+    A value that a finding makes invalid is marked: it is shown to look into, not to judge by.
+    """
+    marked = False
     shown = table("metric", "value", "95% interval", "n", "source")
     for index in (1, 2, 3):
         shown.columns[index].justify = "right"
@@ -40,16 +49,20 @@ def print_values(
             absent.setdefault(value.absent_reason or "", []).append(metric.title)
             continue
         source = f"{value.at}: {value.source}" if value.at else value.source
+        mark = "! " if name in invalid else ""
+        marked = marked or bool(mark)
         bounds = value.interval
         shown.add_row(
             words(metric.title),
-            words(value_words(value.value, metric)),
+            words(mark + value_words(value.value, metric)),
             words("" if bounds is None else show_interval(value.value, bounds, metric.unit)),
             words(value.n if value.n > 1 else ""),
-            words(source),
+            words(source.replace(_NO_STEPS, "")),
         )
     if shown.row_count:
         emit(console, shown)
+    if marked:
+        emit(console, words("! INVALID by a finding above: not to be judged by", "yellow"))
     for reason, titles in absent.items():
         emit(console, words(f"no {', '.join(titles)}: {harmless(reason, 240)}", "dim", 600))
 
