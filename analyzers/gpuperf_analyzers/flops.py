@@ -217,6 +217,8 @@ def _work(
 
 def _without_peak(peak: Peak | None, types: list[str], name: str) -> str:
     """Why there is no share of peak, "" where there is one."""
+    if peak is None and name == "cpu":
+        return "a CPU's peak is in no table: a live run measures it"
     if peak is None:
         shown = name or "this device"
         return f"no peak known for {shown}: declare one with the gpuperf_peaks hook"
