@@ -18,7 +18,7 @@ def model(gpuperf_device):
 
 @pytest.fixture
 def step(model, tokens):
-    return training_step(model, torch.optim.AdamW(model.parameters(), fused=True), tokens)
+    return training_step(model, torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9), tokens)
 
 
 # The fixture is not asked for: the body is the workload, `model` and `tokens` are its set-up.
