@@ -7,6 +7,9 @@ from typing import Any
 
 from gpuperf_analyzers.trace.model import TraceError
 
+CONNECT_SECONDS = 30.0
+"""How long a scheduler may take to answer."""
+
 
 def over_cluster(
     files: Sequence[str], one: Callable[[str], Any], scheduler: Any
@@ -30,7 +33,7 @@ def over_cluster(
     as_completed: Callable[..., Any] = distributed.as_completed
     mine = not isinstance(scheduler, distributed.Client)
     try:
-        client = connect(scheduler, timeout=30) if mine else scheduler
+        client = connect(scheduler, timeout=CONNECT_SECONDS) if mine else scheduler
     except (OSError, ValueError, TimeoutError) as error:
         raise TraceError(f"{scheduler}: the scheduler does not answer ({error})") from None
     try:
