@@ -1,0 +1,152 @@
+"""A recording on CUDA: on a GPU where there is one, and against stand-ins where there is none."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from pytest_gpuperf.recording import Options, nvml, record
+
+torch = pytest.importorskip("torch")
+
+GPU = torch.device("cuda", 0)
+needs_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="torch sees no CUDA GPU")
+
+
+class Stand:
+    """torch.cuda's functions that a recording uses, on the host's clock; `log` has their order."""
+
+    def __init__(self) -> None:
+        self.log: list[str] = []
+
+    def install(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        stand = self
+
+        class Event:
+            def __init__(self, *, enable_timing: bool) -> None:
+                assert enable_timing
+
+            def record(self) -> None:
+                stand.log.append("event")
+                self.at = time.perf_counter()
+
+            def elapsed_time(self, end: Event) -> float:
+                return (end.at - self.at) * 1e3
+
+        @contextmanager
+        def current(device: torch.device) -> Iterator[None]:
+            assert device == GPU
+            stand.log.append("enter")
+            yield
+            stand.log.append("leave")
+
+        def logged(name: str, value: Any = None) -> Any:
+            def call(*_: Any) -> Any:
+                stand.log.append(name)
+                return value
+
+            return call
+
+        for name, value in {
+            "Event": Event,
+            "device": current,
+            "synchronize": logged("wait"),
+            "reset_peak_memory_stats": logged("reset"),
+            "max_memory_allocated": logged("peak", 5000),
+            "memory_allocated": logged("alive", 3000),
+            "get_device_name": logged("name", "NVIDIA H200"),
+            "get_device_capability": logged("capability", (9, 0)),
+            "get_device_properties": logged("properties", SimpleNamespace(uuid="1")),
+        }.items():
+            monkeypatch.setattr(torch.cuda, name, value)
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="the GPU itself is tested")
+@pytest.mark.filterwarnings("ignore:CUDA is not available:UserWarning")
+@pytest.mark.filterwarnings("ignore:.*CUDA.*:UserWarning")
+def test_a_gpu_is_timed_by_events_with_its_allocators_peak_and_nvml_beside(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    stand = Stand()
+    stand.install(monkeypatch)
+    watched: list[str | None] = []
+
+    class Sampler(nvml.NvmlSampler):
+        def __init__(self, uuid: str | None) -> None:
+            watched.append(uuid)
+            super().__init__(None)
+
+        def summary(self) -> dict[str, dict[str, float]]:
+            return {"sm_clock": {"value": 1980.0, "n": 9.0, "min": 1980.0, "max": 1980.0}}
+
+    monkeypatch.setattr("pytest_gpuperf.recording.recorder.NvmlSampler", Sampler)
+    a = torch.randn(16, 16)
+
+    def step() -> None:
+        stand.log.append("step")
+        a @ a
+        time.sleep(0.002)
+
+    done = record(
+        step, device=GPU, trace_path=tmp_path / "t.json", options=Options(0.01, 0.5, steps=2)
+    )
+    block = done.block
+    assert (block.device, block.device_type, block.timer) == ("NVIDIA H200", "cuda", "event")
+    assert (block.alive_bytes, block.peak_bytes) == (3000, 5000)
+    assert block.tf32 is False
+    assert block.peak_tflops == {}  # a GPU's peak stands in the table
+    assert block.telemetry["sm_clock"]["value"] == 1980.0
+    assert watched == ["GPU-1"]
+    assert min(block.samples_us) >= 2000
+    assert stand.log.count("event") == 2 * len(block.samples_us)
+    # Peak statistics are of the samples alone: reset before the first event, read after the last.
+    first = stand.log.index("event")
+    last = len(stand.log) - 1 - stand.log[::-1].index("event")
+    assert stand.log.index("reset") < first < last < stand.log.index("peak")
+    # A round is primed by a call before its first event, and nothing waits between its samples.
+    assert stand.log[first - 1] == "step"
+    assert "wait" not in stand.log[first : first + 6]
+    trace = json.loads(done.trace_path.read_text())
+    assert sum(e.get("name", "").startswith("ProfilerStep") for e in trace["traceEvents"]) == 2
+
+
+@needs_gpu
+def test_on_a_gpu_events_and_the_hosts_clock_agree_on_a_long_matmul(tmp_path: Path) -> None:
+    a = torch.randn(4096, 4096, device=GPU, dtype=torch.float16)
+
+    def median(timer: str) -> float:
+        options = Options(0.3, 0.5, timer=timer)
+        path = tmp_path / f"{timer}.json"
+        block = record(lambda: a @ a, device=GPU, trace_path=path, options=options).block
+        assert block.flops == 2 * 4096**3
+        assert block.flops_by_dtype == {"fp16": 2 * 4096**3}
+        return sorted(block.samples_us)[len(block.samples_us) // 2]
+
+    # The host's clock adds a launch and a wait, tens of µs to a matmul of hundreds.
+    assert median("event") <= median("wall") * 1.05
+    assert median("wall") <= median("event") + 200
+
+
+@needs_gpu
+def test_on_a_gpu_the_peak_is_the_allocators_and_every_step_has_its_kernel(tmp_path: Path) -> None:
+    a = torch.randn(1024, 1024, device=GPU)
+
+    def step() -> None:
+        b = a @ a
+        del b
+
+    before = torch.cuda.memory_allocated(GPU)
+    done = record(step, device=GPU, trace_path=tmp_path / "t.json", options=Options(0.1, 0.1))
+    # One product of 4 MiB lives beside what was there; cuBLAS may keep a workspace too.
+    assert done.block.peak_bytes is not None
+    assert done.block.peak_bytes >= before + 4 * 2**20
+    trace = json.loads(done.trace_path.read_text())
+    kernels = [e for e in trace["traceEvents"] if str(e.get("cat", "")).lower() == "kernel"]
+    assert len(kernels) >= 3
