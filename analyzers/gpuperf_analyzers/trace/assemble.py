@@ -17,6 +17,7 @@ from gpuperf_analyzers.trace.model import (
     Events,
     KernelArgs,
     MemoryEvents,
+    SyncArgs,
 )
 
 EVENT_DTYPES: dict[str, Any] = {
@@ -49,6 +50,11 @@ KERNEL_DTYPES: dict[str, Any] = {
     "graph_id": np.int64,
     "graph_node_id": np.int64,
 }
+SYNC_DTYPES: dict[str, Any] = {
+    "row": np.int64,
+    "wait_stream": np.int64,
+    "wait_record": np.int64,
+}
 MEMORY_DTYPES: dict[str, Any] = {
     "ts": np.int64,
     "track": np.int32,
@@ -76,6 +82,7 @@ class Assembled:
     start_ns: int
     events: Events
     kernel_args: KernelArgs
+    sync_args: SyncArgs
     collective_args: tuple[CollectiveArgs, ...]
     memory: MemoryEvents
     counters: Counters
@@ -103,6 +110,7 @@ def assemble(columns: EventColumns) -> Assembled:
         start_ns=start,
         events=events,
         kernel_args=_kernels(columns, inverse),
+        sync_args=_syncs(columns, inverse),
         collective_args=_collectives(columns, inverse),
         memory=_memory(columns, memory_ts, start),
         counters=_counters(columns, start),
@@ -175,11 +183,23 @@ def _events(
 
 def _kernels(columns: EventColumns, inverse: I64 | None) -> KernelArgs:
     joined = {n: _join(columns.kernel_parts, n, d) for n, d in KERNEL_DTYPES.items()}
+    return KernelArgs(**_in_row_order(joined, inverse))
+
+
+def _syncs(columns: EventColumns, inverse: I64 | None) -> SyncArgs:
+    joined = {n: _join(columns.sync_parts, n, d) for n, d in SYNC_DTYPES.items()}
+    return SyncArgs(**_in_row_order(joined, inverse))
+
+
+def _in_row_order(
+    joined: dict[str, npt.NDArray[Any]], inverse: I64 | None
+) -> dict[str, npt.NDArray[Any]]:
+    """Columns of some events by their final rows; those of events left out go too."""
     row = joined["row"] if inverse is None else inverse[joined["row"]]
     order = np.argsort(row, kind="stable")
     order = order[row[order] >= 0]
     joined["row"] = row
-    return KernelArgs(**{name: _frozen(values[order]) for name, values in joined.items()})
+    return {name: _frozen(values[order]) for name, values in joined.items()}
 
 
 def _collectives(columns: EventColumns, inverse: I64 | None) -> tuple[CollectiveArgs, ...]:

@@ -25,6 +25,7 @@ from gpuperf_analyzers.trace.assemble import (
     EVENT_DTYPES,
     KERNEL_DTYPES,
     MEMORY_DTYPES,
+    SYNC_DTYPES,
 )
 from gpuperf_analyzers.trace.bounds import DEFAULT_BOUNDS, GIB, MIB, Bounds
 from gpuperf_analyzers.trace.files import is_url, open_trace
@@ -35,6 +36,7 @@ from gpuperf_analyzers.trace.model import (
     Finding,
     KernelArgs,
     MemoryEvents,
+    SyncArgs,
     Trace,
 )
 from gpuperf_analyzers.trace.reader import READER_VERSION, device_properties, read_trace
@@ -47,6 +49,7 @@ LARGEST_TOTAL = 4 * GIB
 _GROUPS: dict[str, tuple[type, dict[str, Any]]] = {
     "events": (Events, EVENT_DTYPES),
     "kernel_args": (KernelArgs, KERNEL_DTYPES),
+    "sync_args": (SyncArgs, SYNC_DTYPES),
     "memory": (MemoryEvents, MEMORY_DTYPES),
     "counters": (Counters, COUNTER_DTYPES),
 }

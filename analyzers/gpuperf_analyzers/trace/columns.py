@@ -74,6 +74,7 @@ def _mask(categories: Iterable[Category]) -> Bool:
 
 _MASKS = {group: _mask(group) for group in {*_INT_COLUMNS.values()}}
 _KERNEL = _mask((Category.KERNEL,))
+_SYNC = _mask((Category.SYNC,))
 
 
 class EventColumns:
@@ -88,6 +89,7 @@ class EventColumns:
         self.rows = 0
         self.parts: dict[str, list[npt.NDArray[Any]]] = {}
         self.kernel_parts: dict[str, list[npt.NDArray[Any]]] = {}
+        self.sync_parts: dict[str, list[npt.NDArray[Any]]] = {}
         self.memory_parts: dict[str, list[npt.NDArray[Any]]] = {}
         self.counter_rows: list[tuple[int, int, int, float]] = []
         self.collectives: list[CollectiveArgs] = []
@@ -219,6 +221,9 @@ class EventColumns:
         at, some = _select(_KERNEL[cat], args)
         if some:
             self._add_kernels(some, at)
+        at, some = _select(_SYNC[cat], args)
+        if some:
+            self._add_syncs(some, at)
         self._add_rare(rows, args)
 
     def _place(self, rows: list[Any], cat: npt.NDArray[np.int8], at: I64) -> None:
@@ -246,6 +251,18 @@ class EventColumns:
         }
         for name, values in columns.items():
             self.kernel_parts.setdefault(name, []).append(values)
+
+    def _add_syncs(self, some: list[Any], at: I64) -> None:
+        n = len(some)
+        stream = wholes([a.wait_stream for a in some], n)
+        stream[stream == _UNSIGNED_NONE] = -1
+        columns: dict[str, npt.NDArray[Any]] = {
+            "row": at + self.rows,
+            "wait_stream": stream,
+            "wait_record": wholes([a.wait_record for a in some], n),
+        }
+        for name, values in columns.items():
+            self.sync_parts.setdefault(name, []).append(values)
 
     def _add_rare(self, rows: list[Any], args: list[Any]) -> None:
         if any(a.finished is not True for a in args):

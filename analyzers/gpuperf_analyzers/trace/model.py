@@ -142,6 +142,17 @@ class KernelArgs:
     graph_node_id: I64
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class SyncArgs:
+    """What ``cuda_sync`` events wait for; entry i belongs to event ``row[i]``. -1: absent."""
+
+    row: I64
+    wait_stream: I64
+    """``wait_on_stream``: the stream that the event was recorded on."""
+    wait_record: I64
+    """``wait_on_cuda_event_record_corr_id``: the correlation of the call that recorded it."""
+
+
 @dataclass(frozen=True, slots=True)
 class CollectiveArgs:
     """NCCL metadata of one event (kernel or CPU span). None or "" where the file gives none."""
@@ -205,6 +216,7 @@ class Trace:
     tracks: Sequence[tuple[int | str, int | str]]
     events: Events
     kernel_args: KernelArgs
+    sync_args: SyncArgs
     collective_args: Sequence[CollectiveArgs]
     memory: MemoryEvents
     counters: Counters

@@ -18,7 +18,7 @@ from gpuperf_analyzers.trace.model import Finding, Trace, TraceError
 from gpuperf_analyzers.trace.text import Text
 from gpuperf_analyzers.trace.values import whole
 
-READER_VERSION = 1
+READER_VERSION = 2
 """Goes up when the same file gives other columns: it is part of the cache's key."""
 
 
@@ -90,6 +90,7 @@ def _trace(
         tracks=tuple(columns.tracks.values),
         events=assembled.events,
         kernel_args=assembled.kernel_args,
+        sync_args=assembled.sync_args,
         collective_args=assembled.collective_args,
         memory=assembled.memory,
         counters=assembled.counters,

@@ -44,6 +44,8 @@ class Args(Struct, frozen=True, gc=False):
     shared_memory: Any = field(default=-1, name="shared memory")
     graph: Any = field(default=-1, name="graph id")
     graph_node: Any = field(default=-1, name="graph node id")
+    wait_stream: Any = field(default=-1, name="wait_on_stream")
+    wait_record: Any = field(default=-1, name="wait_on_cuda_event_record_corr_id")
     finished: Any = True
     collective: Any = field(default=None, name="Collective name")
     in_elements: Any = field(default=None, name="In msg nelems")
