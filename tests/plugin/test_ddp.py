@@ -383,3 +383,21 @@ def test_ranks_that_all_hang_alike_are_all_named(tmp_path):
     assert failure.rank is None
     assert str(failure).startswith("gpuperf.ddp: ranks 0, 1 of 2 hung: still running after 5 s")
     assert "rank 0: in make_step; it gave no stack" in str(failure)
+
+
+def test_a_failed_rank_fails_the_test_with_its_text_once_and_no_traceback_of_ours(pytester):
+    pytester.makepyfile(
+        """
+        def make_step(rank, world_size):
+            raise ValueError(f"the cat of rank {rank} is out of the bag")
+
+        def test_it(gpuperf):
+            gpuperf.ddp(make_step, world_size=1)
+        """
+    )
+    result = pytester.runpytest("-p", "no:cacheprovider")
+    result.assert_outcomes(failed=1)
+    text = result.stdout.str()
+    assert text.count("gpuperf.ddp: rank 0 of 1 raised ValueError in make_step: the cat") == 1
+    assert "During handling of the above exception" not in text
+    assert "session/fixture.py" not in text

@@ -192,7 +192,7 @@ class Gpuperf:
             else:
                 self._keep(measure_ranks(make_step, world_size, backend, request))
         except RankFailure as failure:
-            pytest.fail(str(failure), pytrace=False)
+            raise pytest.fail.Exception(str(failure), pytrace=False) from None
         except ValueError as error:
             raise pytest.UsageError(str(error)) from None
 
