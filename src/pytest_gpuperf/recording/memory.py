@@ -25,11 +25,17 @@ def alive_bytes(device: torch.device) -> int:
     if device.type == "cuda":
         return int(torch.cuda.memory_allocated(device))
     storages: dict[int, int] = {}
-    for found in gc.get_objects():
-        # isinstance would run the __class__ of proxies and lazy modules.
-        if issubclass(type(found), torch.Tensor):
-            _add(torch, found, storages)
+    for tensor in objects_of(torch.Tensor):
+        _add(torch, tensor, storages)
     return sum(storages.values())
+
+
+def objects_of(kind: type) -> list[Any]:
+    """Every object of `kind` or a subclass that the collector knows."""
+    objects = gc.get_objects()
+    # By type and not by isinstance, which would run the __class__ of proxies and lazy modules.
+    kinds = {each for each in set(map(type, objects)) if issubclass(each, kind)}
+    return [found for found in objects if type(found) in kinds]
 
 
 def _add(torch: Any, tensor: Any, storages: dict[int, int]) -> None:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import gc
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
 from pytest_gpuperf.recording.errors import RecordingError, import_torch
+from pytest_gpuperf.recording.memory import objects_of
 
 
 def refuse_active_profiler() -> None:
@@ -33,10 +33,9 @@ def _warming_up(torch: Any) -> bool:
     """Whether a profiler has prepared itself but not begun to record."""
     warmup = torch.profiler.ProfilerAction.WARMUP
     return any(
-        issubclass(type(found), torch.profiler.profile)
-        and getattr(found, "step_rec_fn", None) is not None
-        and getattr(found, "current_action", None) == warmup
-        for found in gc.get_objects()
+        getattr(profiler, "step_rec_fn", None) is not None
+        and getattr(profiler, "current_action", None) == warmup
+        for profiler in objects_of(torch.profiler.profile)
     )
 
 

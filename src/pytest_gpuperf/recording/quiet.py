@@ -20,12 +20,13 @@ def garbage_collection_off(*, freeze: bool = False) -> Iterator[None]:
     Parameters
     ----------
     freeze
-        Put what lives already out of the collector's reach, so that collections made between
-        samples touch only what the samples left. If the program froze objects itself, nothing
-        is frozen and nothing thawed.
+        Collect once, then put what lives out of the collector's reach, so that collections
+        made between samples touch only what the samples left. If the program froze objects
+        itself, nothing is frozen and nothing thawed.
     """
     was_enabled = gc.isenabled()
-    gc.collect()
+    if freeze:
+        gc.collect()
     freeze = freeze and gc.get_freeze_count() < _PYTHONS_OWN
     gc.disable()
     if freeze:
