@@ -9,7 +9,13 @@ import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from pytest_gpuperf.cli.inputs import USAGE, add_inputs, complain, read_inputs
+from pytest_gpuperf.cli.inputs import (
+    USAGE,
+    add_inputs,
+    complain,
+    read_inputs,
+    whole_number,
+)
 
 if TYPE_CHECKING:
     from gpuperf_analyzers.set_analysis import SetAnalysis
@@ -20,7 +26,7 @@ TOP = 10
 def run(argv: Sequence[str]) -> int:
     """Print the analysis: 0, or 2 where an input could not be read."""
     args = _parser().parse_args(argv)
-    traces = read_inputs(args.paths, salvage=not args.no_salvage)
+    traces = read_inputs(args.paths, salvage=not args.no_salvage, jobs=args.jobs)
     if traces is None:
         return USAGE
     from gpuperf_analyzers.set_analysis import analyze_set
@@ -59,17 +65,20 @@ def _parser() -> argparse.ArgumentParser:
         "--csv", action="store_true", help="one line a rank, device, step and metric, as CSV"
     )
     parser.add_argument(
-        "--step", type=_step, metavar="N|all", help="the timeline of step N, or of every step"
+        "--step",
+        type=_number_or_all,
+        metavar="N|all",
+        help="the timeline of step N, or of every step",
     )
     parser.add_argument(
         "--rank",
-        type=_rank,
+        type=_number_or_all,
         metavar="N|all",
         help="of a set: the rank shown in full (default: the one whose steps are longest)",
     )
     parser.add_argument(
         "--top",
-        type=_positive,
+        type=whole_number,
         default=TOP,
         metavar="N",
         help="rows of the tables of ops, kernels and gaps (default %(default)s)",
@@ -77,26 +86,10 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _step(text: str) -> str:
-    return text if text == "all" else str(_number(text, 0))
-
-
-def _rank(text: str) -> str:
-    return text if text == "all" else str(_number(text, 0))
-
-
-def _positive(text: str) -> int:
-    return _number(text, 1)
-
-
-def _number(text: str, least: int) -> int:
-    try:
-        value = int(text)
-    except ValueError:
-        value = -1
-    if value < least:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number of {least} or more")
-    return value
+def _number_or_all(text: str) -> str:
+    if text != "all" and not (text.isascii() and text.isdigit()):
+        raise argparse.ArgumentTypeError(f"{text!r} is neither a number nor 'all'")
+    return text if text == "all" else str(int(text))
 
 
 def _has_step(found: SetAnalysis, number: int) -> bool:

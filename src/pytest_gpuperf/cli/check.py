@@ -40,7 +40,7 @@ def run(argv: Sequence[str]) -> int:
     if not limits:
         complain("no limit given: for example --min-overlap 0.4 (`gpuperf metrics` lists them all)")
         return USAGE
-    traces = read_inputs(args.paths, salvage=not args.no_salvage)
+    traces = read_inputs(args.paths, salvage=not args.no_salvage, jobs=args.jobs)
     if traces is None:
         return USAGE
     from gpuperf_analyzers.registry import load_config

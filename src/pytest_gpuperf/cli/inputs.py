@@ -29,19 +29,39 @@ def add_inputs(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="refuse a truncated or damaged trace instead of reading what can be had",
     )
+    parser.add_argument(
+        "--jobs",
+        type=whole_number,
+        default=1,
+        metavar="N",
+        help="processes that read the traces of several ranks (default 1)",
+    )
 
 
-def read_inputs(paths: Sequence[str], *, salvage: bool) -> TraceSet | None:
+def whole_number(text: str) -> int:
+    """`text` as a whole number of 1 or more.
+
+    Raises
+    ------
+    argparse.ArgumentTypeError
+        It is none.
+    """
+    if not text.isascii() or not text.isdigit() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number of 1 or more")
+    return int(text)
+
+
+def read_inputs(paths: Sequence[str], *, salvage: bool, jobs: int = 1) -> TraceSet | None:
     """The traces of `paths` as one set; None, after a line for each file, where none can be read.
 
     A file of a set that cannot be read is said and left out.
     """
     from gpuperf_analyzers.trace import TraceError, read_traces
-    from gpuperf_analyzers.trace.sets import find_traces
+    from gpuperf_analyzers.trace.files import find_traces
 
     try:
         files = dict.fromkeys(file for path in paths for file in find_traces(path))
-        found = read_traces(list(files), salvage=salvage)
+        found = read_traces(list(files), salvage=salvage, processes=jobs)
     except TraceError as error:
         complain(str(error))
         return None

@@ -129,6 +129,10 @@ def _cell(record: Record, metric: str) -> Cell:
     unit = _METRICS[metric].unit
     if metric == "tflops":
         return Cell(number(value), _share_of_peak(record))
+    if metric == "throughput":
+        # The source begins with what was declared: items or tokens.
+        counted = str(_entry(record, metric).get("source") or "items").partition(",")[0]
+        return Cell(show(value, unit).replace("items", harmless(counted, 20)))
     interval = _entry(record, metric).get("interval")
     detail = show_interval(value, interval, unit) if interval and metric == "step_time" else ""
     return Cell(show(value, unit), detail)

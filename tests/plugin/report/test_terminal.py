@@ -47,6 +47,12 @@ def test_there_is_no_escape_code_where_there_is_no_terminal() -> None:
     assert "\x1b[" in render([record()], width=80, colour=True)
 
 
+def test_throughput_is_in_what_was_counted() -> None:
+    rate = {**value(6464.0, "items/s"), "source": "tokens, timed with the profiler off"}
+    text = render([record(values={"throughput": rate})], width=120, colour=False)
+    assert "6,464 tokens/s" in text
+
+
 def test_notes_are_numbered_once_and_stand_below() -> None:
     noted = record(notes=["a debugger is tracing"])
     text = render([noted, noted], width=120, colour=False)

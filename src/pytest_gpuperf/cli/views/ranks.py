@@ -94,6 +94,11 @@ def print_matched(console: Console, found: MatchedResult, top: int) -> None:
             shown.add_row(*map(words, [*cells, show(rank.skew_us, "us")] if skewed else cells))
         emit(console, shown)
         _print_calls(console, found, top)
+        for value in found.metrics():
+            if value.value is not None:
+                text = f"bus bandwidth {show(value.value, 'GB/s')}, weighted by bytes"
+                emit(console, words(f"{text}: {value.source}"))
+                console.print()
     for reason in found.unmatched:
         emit(console, words(f"not matched over the ranks: {reason}", "yellow"))
     if found.unmatched:
