@@ -15,6 +15,7 @@ from gpuperf_analyzers.limits import LimitError
 from pytest_gpuperf.results import BuiltInReports, Results, option, path_option
 from pytest_gpuperf.session.collecting import DECLARED, MISTAKE, declare, select
 from pytest_gpuperf.session.declaration import DEFAULTED, Declaration, parse_defaults
+from pytest_gpuperf.session.places import DEFAULT_DIRECTORY
 from pytest_gpuperf.session.run import Run
 from pytest_gpuperf.session.running import ITEM, finished, judged_call, require_torch
 
@@ -56,7 +57,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
             parser.addini(f"gpuperf_{name}", f"--gpuperf-{name}: {text}", default=default)
 
     flag("report", "show a table of all results, and keep a report and every trace")
-    value("dir", "DIR", "where the report and the traces go (.gpuperf)", ".gpuperf")
+    value(
+        "dir", "DIR", f"where the report and the traces go ({DEFAULT_DIRECTORY})", DEFAULT_DIRECTORY
+    )
     value("json", "PATH", "write the report as JSON to PATH")
     value("markdown", "PATH", "write the report as markdown to PATH")
     value("device", "DEVICE", "device to measure on: cpu, cuda or cuda:N")

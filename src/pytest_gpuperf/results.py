@@ -110,7 +110,7 @@ class Results:
 
             table = bool(option(config, "report"))
             terminal_summary(self._run.records, terminalreporter, config, table=table)
-        if config.get_verbosity() >= 0:
+        if config.option.verbose >= 0:
             for line in self._lines:
                 terminalreporter.write_line(line)
 

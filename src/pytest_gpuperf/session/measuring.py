@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from pytest_gpuperf.session.decided import decider
 from pytest_gpuperf.session.device_lock import device_lock
 from pytest_gpuperf.session.judging import RegionLimits, measurement_of, parse_region_limits
+from pytest_gpuperf.session.places import make_folder
 
 if TYPE_CHECKING:
     import torch
@@ -103,7 +104,7 @@ def measure(
     from gpuperf_analyzers.trace import read_trace
     from pytest_gpuperf.recording import record
 
-    request.folder.mkdir(parents=True, exist_ok=True)
+    make_folder(request.folder)
     with device_lock([request.device]):
         recorded = record(
             fn,

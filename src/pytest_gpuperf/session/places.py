@@ -7,7 +7,9 @@ import hashlib
 import re
 from pathlib import Path
 
+DEFAULT_DIRECTORY = ".gpuperf"
 _LONGEST_NAME = 80
+_ATTEMPTS = 5
 _DIGEST = 8
 
 
@@ -24,10 +26,24 @@ def folder_name(text: str) -> str:
     return f"{plain[:_LONGEST_NAME]}-{digest}"
 
 
-def discard(paths: tuple[Path, ...], *, root: Path) -> None:
-    """Remove traces that nobody asked to keep, and the folders below `root` that they leave empty.
+def make_folder(folder: Path) -> None:
+    """Make `folder` and those above it.
 
-    A file that is gone already is no error: another process of the same run may tidy too.
+    Another process of the same run may tidy an empty one away between two of our steps; then it
+    is made again.
+    """
+    for _ in range(_ATTEMPTS - 1):
+        with contextlib.suppress(FileNotFoundError):
+            folder.mkdir(parents=True, exist_ok=True)
+            return
+    folder.mkdir(parents=True, exist_ok=True)
+
+
+def discard(paths: tuple[Path, ...], *, root: Path) -> None:
+    """Remove traces that nobody asked to keep, and the folders that they leave empty.
+
+    These are the ones below `root`, `root` itself, and the one around it where that has the name
+    we gave it. What is gone already is no error: another process of the same run may tidy too.
     """
     for path in paths:
         with contextlib.suppress(OSError):
@@ -41,4 +57,5 @@ def discard(paths: tuple[Path, ...], *, root: Path) -> None:
             folder = folder.parent
     with contextlib.suppress(OSError):
         root.rmdir()
-        root.parent.rmdir()
+        if root.parent.name == DEFAULT_DIRECTORY:
+            root.parent.rmdir()

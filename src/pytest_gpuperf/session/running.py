@@ -80,6 +80,8 @@ def finished(item: pytest.Item) -> list[dict[str, Any]]:
     """The records of a test whose call has ended, once; empty before and after."""
     records: list[dict[str, Any]] = item.stash.get(_RECORDS, [])
     item.stash[_RECORDS] = []
+    if ITEM in item.stash:
+        del item.stash[ITEM]  # samples and values of a whole run would add up
     item.user_properties += [p for record in records for p in _properties(record)]
     return records
 

@@ -54,6 +54,7 @@ def project(
     """``project(source, *options)`` runs pytest on one test module, in this process."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(cache_home))
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
+    monkeypatch.setenv("COLUMNS", "200")
     # Device locks of our own: numbers do not matter here, and waiting for others would.
     monkeypatch.setenv("TMPDIR", str(cache_home))
     monkeypatch.setattr("tempfile.tempdir", str(cache_home))

@@ -604,3 +604,127 @@ def test_strict_makes_soft_verdicts_fail_and_changes_none(project, how: str) -> 
     )
     result.assert_outcomes(failed=1)
     result.stdout.fnmatch_lines(["UNMEASURED *no communication*"])
+
+
+def test_an_interval_that_straddles_the_limit_takes_all_of_max_time_and_is_ambiguous(
+    project,
+) -> None:
+    # Samples of 1 ms and of 30 ms by turns: the median's interval reaches from the one to the
+    # other, whatever their number, and the limit is between them.
+    result = project(
+        """
+        import itertools, time
+        import pytest, torch
+
+        naps = itertools.cycle([0.001, 0.03])
+
+        @pytest.mark.gpuperf(max_step_time="10ms", max_time="500ms")
+        def test_step(gpuperf):
+            gpuperf(lambda: (time.sleep(next(naps)), torch.ones(8)))
+            assert gpuperf.result.stop == "max_time"
+            assert sum(gpuperf.result.samples) > 500e3
+        """
+    )
+    result.assert_outcomes(passed=1)
+    result.stdout.fnmatch_lines(
+        ["gpuperf: *test_step: AMBIGUOUS step time *: the interval straddles the limit"]
+    )
+
+
+def test_of_several_limits_the_worst_verdict_stands(project) -> None:
+    result = project(
+        """
+        import pytest, torch
+
+        @pytest.mark.gpuperf(
+            max_step_time="60s", min_overlap=0.5, max_regression="3%", max_kernel_launches=0
+        )
+        def test_fails(gpuperf):
+            gpuperf(torch.ones, 8)
+            assert [j.verdict for j in gpuperf.result.judgements] == [
+                "PASS", "UNMEASURED", "NO-BASELINE", "FAIL"
+            ]
+            assert gpuperf.result.verdict == "FAIL"
+
+        @pytest.mark.gpuperf(max_step_time="60s", min_overlap=0.5, max_regression="3%")
+        def test_passes(gpuperf):
+            gpuperf(torch.ones, 8)
+            assert gpuperf.result.verdict == "NO-BASELINE"
+        """
+    )
+    result.assert_outcomes(passed=1, failed=1)
+    result.stdout.fnmatch_lines(["kernel launches * > 0 allowed"])
+
+
+def test_declared_flops_stand_for_what_cannot_be_counted(project) -> None:
+    result = project(
+        """
+        import pytest, torch
+
+        @pytest.mark.gpuperf(flops="1GFLOP", dtype="fp32", min_tflops={"cpu": 1e-9})
+        def test_step(gpuperf):
+            gpuperf(torch.ones, 8)
+            r = gpuperf.result
+            assert r["flops"].value == 1e9
+            assert r["tflops"].value == pytest.approx(1e3 / r["step_time"].value, rel=0.05)
+        """
+    )
+    result.assert_outcomes(passed=1)
+
+
+def test_zero_counted_flops_are_not_counted_and_never_zero_tflops(project) -> None:
+    result = project(
+        """
+        import pytest, torch
+
+        @pytest.mark.gpuperf(min_tflops={"cpu": 1})
+        def test_step(gpuperf):
+            gpuperf(torch.ones, 8)
+            assert gpuperf.result["tflops"].value is None
+        """
+    )
+    result.assert_outcomes(passed=1)
+    result.stdout.fnmatch_lines(["gpuperf: *test_step: UNMEASURED min_tflops*"])
+
+
+def test_a_result_is_asked_by_metric_and_a_misspelt_one_is_answered(project) -> None:
+    result = project(
+        """
+        import pytest, torch
+
+        def test_step(gpuperf):
+            with pytest.raises(RuntimeError, match="nothing has been measured"):
+                gpuperf.result
+            gpuperf(torch.ones, 8)
+            with pytest.raises(KeyError, match="did you mean tflops"):
+                gpuperf.result["tflop"]
+        """
+    )
+    result.assert_outcomes(passed=1)
+
+
+def test_our_fixtures_begin_with_our_name_and_leave_the_names_of_others(project) -> None:
+    shown = project("def test(): ...", "--fixtures", "-p", "no:cacheprovider").stdout.lines
+    names = [line.split()[0] for line in shown if "pytest_gpuperf" in line and " -- " in line]
+    assert sorted(names) == ["gpuperf", "gpuperf_device"]
+
+
+def test_disabled_a_step_on_ranks_runs_once_on_each(project, pytester: pytest.Pytester) -> None:
+    result = project(
+        """
+        import pytest
+        from pathlib import Path
+
+        LOG = Path(__file__).parent
+
+        def make_step(rank, world_size):
+            return lambda: (LOG / f"rank{rank}.log").open("a").write("x")
+
+        @pytest.mark.gpuperf(max_step_time="1ns")
+        def test_step(gpuperf):
+            gpuperf.ddp(make_step, world_size=2)
+        """,
+        "--gpuperf-disable",
+    )
+    result.assert_outcomes(passed=1)
+    assert [(pytester.path / f"rank{r}.log").read_text() for r in range(2)] == ["x", "x"]
