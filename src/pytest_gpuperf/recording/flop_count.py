@@ -32,6 +32,8 @@ class FlopCount:
     flops: int | None
     by_dtype: Mapping[str, int] = field(default_factory=dict)
     source: str = "flop_counter"
+    by_op: Mapping[str, int] = field(default_factory=dict)
+    """By op (``aten::mm``), to hold against what the trace's shapes give."""
 
 
 def dtype_name(dtype: torch.dtype, *, tf32: bool = False) -> str:
@@ -59,14 +61,17 @@ def count_flops(
     from torch.utils.flop_counter import FlopCounterMode, flop_registry
 
     by_dtype: dict[str, int] = {}
+    by_op: dict[str, int] = {}
 
     def tally(op: object, formula: Callable[..., Any]) -> Callable[..., Any]:
+        op_name = str(op).replace(".", "::", 1)
         as_tf32 = tf32.convolution if "convolution" in str(op) else tf32.matmul
 
         def counted(*args: Any, **kwargs: Any) -> Any:
             flops = formula(*args, **kwargs)
             name = _first_dtype(torch, args, as_tf32)
             by_dtype[name] = by_dtype.get(name, 0) + int(flops)
+            by_op[op_name] = by_op.get(op_name, 0) + int(flops)
             return flops
 
         # Asks the counter to hand over tensors, which know their dtype, and not shapes only.
@@ -85,8 +90,8 @@ def count_flops(
         return FlopCount(None, source="not counted: no op that has a FLOP formula was seen")
     if sum(by_dtype.values()) != total:
         # A conditional counts its dearer branch, but both were seen.
-        by_dtype = {}
-    return FlopCount(total, by_dtype)
+        by_dtype, by_op = {}, {}
+    return FlopCount(total, by_dtype, by_op=by_op)
 
 
 def _first_dtype(torch: Any, args: tuple[Any, ...], tf32: bool) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -237,23 +237,34 @@ def _with_flops(
     config: Config | None,
 ) -> LiveBlock:
     """`block` with the FLOP of one more, untimed call, and on a CPU the peak to hold them to."""
-    from pytest_gpuperf.recording.cpu_peak import MEASURED_DTYPES, measured_cpu_peak
-
     tf32 = tf32_policy(device)
     with watch_threads() as watch:
         counted = count_flops(workload, tf32=tf32, config=config)
     flops = declared_over_counted(options, counted)
     measured = options.measure_peak and device.type == "cpu"
-    dtypes = [d for d in flops.by_dtype if d in MEASURED_DTYPES] if measured else []
+    peaks, peak_notes = _cpu_peaks(flops.by_dtype) if measured else ({}, ())
     return replace(
         block,
         flops=flops.flops,
         flops_by_dtype=flops.by_dtype,
         flops_source=flops.source,
         tf32=tf32.matmul if device.type == "cuda" else None,
-        peak_tflops={dtype: measured_cpu_peak(dtype) for dtype in dtypes},
-        notes=thread_notes(watch),
+        peak_tflops=peaks,
+        notes=(*thread_notes(watch), *peak_notes),
     )
+
+
+def _cpu_peaks(dtypes: Iterable[str]) -> tuple[dict[str, float], tuple[str, ...]]:
+    """The measured peaks of those of `dtypes` that have one, and why others have none."""
+    from pytest_gpuperf.recording.cpu_peak import measured_cpu_peak
+
+    peaks, notes = {}, []
+    for dtype in dtypes:
+        try:
+            peaks[dtype] = measured_cpu_peak(dtype)
+        except RecordingError as error:  # noqa: PERF203 - each dtype stands on its own
+            notes.append(str(error))
+    return peaks, tuple(notes)
 
 
 def declared_over_counted(options: Options, counted: FlopCount) -> FlopCount:

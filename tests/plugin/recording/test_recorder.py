@@ -418,6 +418,21 @@ def test_the_cpus_measured_peak_goes_with_counted_flops(
     assert measured(step).block.peak_tflops == {}
 
 
+def test_a_peak_that_cannot_be_measured_is_absent_with_the_reason(
+    measured: Callable[..., Recorded], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from pytest_gpuperf.recording import cpu_peak
+
+    def busy(dtype: str) -> float:
+        raise RecordingError(f"no {dtype} peak")
+
+    monkeypatch.setattr(cpu_peak, "measured_cpu_peak", busy)
+    a = torch.randn(8, 8)
+    block = measured(lambda: a @ a, Options(0.01, 0.01)).block
+    assert block.peak_tflops == {}
+    assert "no fp32 peak" in block.notes
+
+
 def test_a_trace_path_in_a_new_folder_is_made(tmp_path: Path) -> None:
     path = tmp_path / "new" / "folder" / "t.json"
     record(lambda: None, device=CPU, trace_path=path, options=QUICK)
