@@ -11,7 +11,12 @@ from gpuperf_analyzers.combining import values_json, worst_of
 from gpuperf_analyzers.config import Config
 from gpuperf_analyzers.live_block import LiveBlock
 from gpuperf_analyzers.metrics import Metric, Value, absent
-from gpuperf_analyzers.own_trace import live_block, merged_values, steps_missing
+from gpuperf_analyzers.own_trace import (
+    flops_disagree,
+    live_block,
+    merged_values,
+    steps_missing,
+)
 from gpuperf_analyzers.registry import load_config
 from gpuperf_analyzers.trace.classify import Device, device_findings, device_name, devices
 from gpuperf_analyzers.trace.model import Finding, Trace
@@ -154,6 +159,8 @@ def analyze(trace: Trace, config: Config | None = None) -> Analysis:
     findings += tuple(f for device in found for f in _flops_incomplete(device, block))
     if block is not None:
         findings += steps_missing(block, min((len(d.steps) for d in found), default=0), config)
+    if block is not None and len(found) == 1:
+        findings += flops_disagree(block, found[0].results["flops"], len(found[0].steps))
     return Analysis(
         path=trace.path,
         rank=trace.rank,

@@ -44,6 +44,8 @@ class LiveBlock:
         FLOP per step, counted or declared; None where not counted.
     flops_by_dtype
         FLOP per step by dtype (``fp32``, ``bf16``, …) where known.
+    flops_by_op
+        FLOP per step by op (``aten::mm``) as counted, whatever was declared; empty where unknown.
     flops_source
         ``flop_counter``, ``declared`` or the reason that there are none.
     model_flops
@@ -83,6 +85,7 @@ class LiveBlock:
     steps: int = 0
     flops: int | None = None
     flops_by_dtype: Mapping[str, int] = field(default_factory=dict)
+    flops_by_op: Mapping[str, int] = field(default_factory=dict)
     flops_source: str = ""
     model_flops: int | None = None
     bytes_moved: int | None = None
@@ -179,6 +182,7 @@ def _summary(key: str, value: Any) -> dict[str, float]:
 
 _MAPPING_VALUE = {
     "flops_by_dtype": _count,
+    "flops_by_op": _count,
     "peak_tflops": _number,
     "regions": _numbers,
     "telemetry": _summary,

@@ -83,3 +83,20 @@ def test_counted_flops_give_rate_and_share_of_the_tables_peak(tmp_path: Path) ->
     # The dense bf16 peak of an H100 SXM is 989.4 TFLOPS (NVIDIA's datasheet, without sparsity).
     assert share == pytest.approx(1000 / 989.4, rel=1e-3)
     assert values["mfu"].value == share
+
+
+@pytest.mark.parametrize(
+    ("counted", "agree"), [(65536, True), (65900, True), (70000, False), (60000, False)]
+)
+def test_counts_more_than_one_percent_from_the_shapes_are_invalid(
+    tmp_path: Path, counted: int, agree: bool
+) -> None:
+    # Each of two steps multiplies 64 x 32 by 32 x 16: 2 * 64 * 32 * 16 = 65,536 FLOP.
+    t = KinetoTrace(gpuperf={"schema": 1, "flops_by_op": {"aten::mm": counted, "aten::odd": 9**9}})
+    for at in (0, 100):
+        with t.step(at + 1, at=at, dur=90):
+            t.op("aten::mm", at=at + 5, dur=9, dims=[[64, 32], [32, 16]], dtypes=["float"] * 2)
+            t.launch("sgemm", at=at + 6, runs=(at + 20, at + 60))
+    found = analyze(read_trace(t.write(tmp_path / "trace.json")))
+    assert ("flops-disagree" not in {f.code for f in found.findings}) == agree
+    assert ("tflops" not in found.invalid) == agree

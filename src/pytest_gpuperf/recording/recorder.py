@@ -247,6 +247,7 @@ def _with_flops(
         block,
         flops=flops.flops,
         flops_by_dtype=flops.by_dtype,
+        flops_by_op=counted.by_op,
         flops_source=flops.source,
         tf32=tf32.matmul if device.type == "cuda" else None,
         peak_tflops=peaks,

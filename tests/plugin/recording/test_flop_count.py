@@ -38,7 +38,9 @@ def test_flops_are_told_by_dtype() -> None:
         b @ b
 
     found = count_flops(step)
-    assert found == FlopCount(2 * 8**3 + 2 * 16**3, {"fp32": 2 * 8**3, "bf16": 2 * 16**3})
+    counted = 2 * 8**3 + 2 * 16**3
+    by_dtype = {"fp32": 2 * 8**3, "bf16": 2 * 16**3}
+    assert found == FlopCount(counted, by_dtype, by_op={"aten::mm": counted})
 
 
 def test_autocast_counts_in_the_dtype_that_runs() -> None:
