@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from gpuperf_analyzers.trace import tables
 from gpuperf_analyzers.trace.columns import OPEN, EventColumns
 from gpuperf_analyzers.trace.model import (
     I64,
@@ -19,60 +20,9 @@ from gpuperf_analyzers.trace.model import (
     MemoryEvents,
     SyncArgs,
 )
+from gpuperf_analyzers.trace.tables import Table
 
-EVENT_DTYPES: dict[str, Any] = {
-    "name": np.int32,
-    "cat": np.int8,
-    "ts": np.int64,
-    "dur": np.int64,
-    "track": np.int32,
-    "device": np.int32,
-    "stream": np.int64,
-    "correlation": np.int64,
-    "external_id": np.int64,
-    "bytes": np.int64,
-    "dims": np.int32,
-    "dtypes": np.int32,
-    "concrete": np.int32,
-    "strides": np.int32,
-    "sequence": np.int64,
-    "fwd_thread": np.int64,
-}
-KERNEL_DTYPES: dict[str, Any] = {
-    "row": np.int64,
-    "grid": np.int64,
-    "block": np.int64,
-    "blocks_per_sm": np.float32,
-    "warps_per_sm": np.float32,
-    "occupancy": np.float32,
-    "registers": np.int32,
-    "shared_memory": np.int64,
-    "graph_id": np.int64,
-    "graph_node_id": np.int64,
-}
-SYNC_DTYPES: dict[str, Any] = {
-    "row": np.int64,
-    "wait_stream": np.int64,
-    "wait_record": np.int64,
-}
-MEMORY_DTYPES: dict[str, Any] = {
-    "ts": np.int64,
-    "track": np.int32,
-    "bytes": np.int64,
-    "address": np.int64,
-    "total_allocated": np.int64,
-    "total_reserved": np.int64,
-    "device_type": np.int32,
-    "device": np.int32,
-}
-
-
-COUNTER_DTYPES: dict[str, Any] = {
-    "ts": np.int64,
-    "name": np.int32,
-    "key": np.int32,
-    "value": np.float64,
-}
+Ints = npt.NDArray[np.signedinteger[Any]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,39 +42,31 @@ class Assembled:
 
 def assemble(columns: EventColumns) -> Assembled:
     """Join `columns`; they are used up, so that the peak is one copy and one column."""
-    parts = columns.parts
-    ts, dur = _join(parts, "ts", np.int64), _join(parts, "dur", np.int64)
+    ts, dur = columns.events.drop("ts"), columns.events.drop("dur")
     unmatched = 0
     keep: Bool | None = None
     if columns.has_begins:
-        unmatched = _pair(ts, dur, _join(parts, "track", np.int32, keep=True), columns.ends)
+        unmatched = _pair(ts, dur, columns.events.take("track"), columns.ends)
         if (dur == OPEN).any():
             keep = dur != OPEN
-    memory_ts = _join(columns.memory_parts, "ts", np.int64)
+    memory_ts = columns.memory.take("ts")
     starts = [int(t.min()) for t in (ts if keep is None else ts[keep], memory_ts) if len(t)]
     starts += [row[0] for row in columns.counter_rows]
     start = min(starts, default=0)
     order, inverse = _order(ts, dur, keep)
-    events = _events(parts, ts, dur, order, start)
+    times = {"ts": ts, "dur": dur}
+    del ts, dur  # the sorted ones take their place: nothing else may hold them
+    events = _events(columns.events, times, order, start)
     return Assembled(
         start_ns=start,
         events=events,
         kernel_args=_kernels(columns, inverse),
         sync_args=_syncs(columns, inverse),
         collective_args=_collectives(columns, inverse),
-        memory=_memory(columns, memory_ts, start),
+        memory=_memory(columns.memory, memory_ts, start),
         counters=_counters(columns, start),
         unmatched=unmatched,
     )
-
-
-def _join(
-    parts: dict[str, list[npt.NDArray[Any]]], name: str, dtype: Any, *, keep: bool = False
-) -> npt.NDArray[Any]:
-    arrays = parts.get(name, []) if keep else parts.pop(name, [])
-    if not arrays:
-        return np.empty((0, 3) if name in {"grid", "block"} else 0, dtype=dtype)
-    return np.concatenate(arrays).astype(dtype, copy=False)
 
 
 def _pair(ts: I64, dur: I64, track: npt.NDArray[Any], ends: list[tuple[int, int, int]]) -> int:
@@ -147,7 +89,7 @@ def _pair(ts: I64, dur: I64, track: npt.NDArray[Any], ends: list[tuple[int, int,
     return unmatched + sum(map(len, stacks.values()))
 
 
-def _order(ts: I64, dur: I64, keep: Bool | None) -> tuple[I64 | None, I64 | None]:
+def _order(ts: I64, dur: I64, keep: Bool | None) -> tuple[Ints | None, Ints | None]:
     """Rows by (start, longer first, file order), None where they are; and each row's place."""
     if keep is None and len(ts) < 2:
         return None, None
@@ -157,52 +99,49 @@ def _order(ts: I64, dur: I64, keep: Bool | None) -> tuple[I64 | None, I64 | None
     order = np.argsort(ts, kind="stable")
     if keep is not None:
         order = order[keep[order]]
-    sorted_ts, sorted_dur = ts[order], dur[order]
-    tied = np.flatnonzero((sorted_ts[1:] == sorted_ts[:-1]) & (sorted_dur[1:] > sorted_dur[:-1]))
-    if len(tied):
-        some = np.isin(sorted_ts, sorted_ts[tied])
-        at = np.flatnonzero(some)
-        order[at] = order[at][np.lexsort((-sorted_dur[at], sorted_ts[at]))]
-    inverse = np.full(len(ts), -1, dtype=np.int64)
-    inverse[order] = np.arange(len(order), dtype=np.int64)
-    return order, inverse
+    sorted_ts = ts[order]
+    tied = sorted_ts[1:] == sorted_ts[:-1]
+    at = np.flatnonzero(np.append(tied, False) | np.append(False, tied))
+    if len(at):
+        order[at] = order[at][np.lexsort((-dur[order[at]], sorted_ts[at]))]
+    del sorted_ts
+    small = np.int32 if len(ts) < 2**31 else np.int64
+    inverse: Ints = np.full(len(ts), -1, dtype=small)
+    inverse[order] = np.arange(len(order), dtype=small)
+    return order.astype(small), inverse
 
 
-def _events(
-    parts: dict[str, list[npt.NDArray[Any]]], ts: I64, dur: I64, order: I64 | None, start: int
-) -> Events:
-    ts -= start
-    columns: dict[str, npt.NDArray[Any]] = {"ts": ts, "dur": dur}
-    for name, dtype in EVENT_DTYPES.items():
-        column = columns[name] if name in columns else _join(parts, name, dtype)
-        column = column if order is None else column[order]
-        column.flags.writeable = False
-        columns[name] = column
+def _events(table: Table, times: dict[str, I64], order: Ints | None, start: int) -> Events:
+    """Each column sorted and let go before the next, so that two are held twice at most."""
+    times["ts"] -= start
+    columns: dict[str, npt.NDArray[Any]] = {}
+    for name in tables.EVENTS:
+        column = times.pop(name) if name in times else table.drop(name)
+        columns[name] = _frozen(column if order is None else column[order])
     return Events(**columns)
 
 
-def _kernels(columns: EventColumns, inverse: I64 | None) -> KernelArgs:
-    joined = {n: _join(columns.kernel_parts, n, d) for n, d in KERNEL_DTYPES.items()}
-    return KernelArgs(**_in_row_order(joined, inverse))
+def _kernels(columns: EventColumns, inverse: Ints | None) -> KernelArgs:
+    return KernelArgs(**_in_row_order(columns.kernels, tables.KERNELS, inverse))
 
 
-def _syncs(columns: EventColumns, inverse: I64 | None) -> SyncArgs:
-    joined = {n: _join(columns.sync_parts, n, d) for n, d in SYNC_DTYPES.items()}
-    return SyncArgs(**_in_row_order(joined, inverse))
+def _syncs(columns: EventColumns, inverse: Ints | None) -> SyncArgs:
+    return SyncArgs(**_in_row_order(columns.syncs, tables.SYNCS, inverse))
 
 
 def _in_row_order(
-    joined: dict[str, npt.NDArray[Any]], inverse: I64 | None
+    table: Table, dtypes: tables.Dtypes, inverse: Ints | None
 ) -> dict[str, npt.NDArray[Any]]:
     """Columns of some events by their final rows; those of events left out go too."""
+    joined = {name: table.drop(name) for name in dtypes}
     row = joined["row"] if inverse is None else inverse[joined["row"]]
     order = np.argsort(row, kind="stable")
     order = order[row[order] >= 0]
-    joined["row"] = row
+    joined["row"] = row.astype(np.int64, copy=False)
     return {name: _frozen(values[order]) for name, values in joined.items()}
 
 
-def _collectives(columns: EventColumns, inverse: I64 | None) -> tuple[CollectiveArgs, ...]:
+def _collectives(columns: EventColumns, inverse: Ints | None) -> tuple[CollectiveArgs, ...]:
     if inverse is None:
         return tuple(columns.collectives)
     from dataclasses import replace
@@ -211,11 +150,10 @@ def _collectives(columns: EventColumns, inverse: I64 | None) -> tuple[Collective
     return tuple(sorted((c for c in moved if c.row >= 0), key=lambda c: c.row))
 
 
-def _memory(columns: EventColumns, ts: I64, start: int) -> MemoryEvents:
-    joined = {"ts": ts - start}
-    joined |= {n: _join(columns.memory_parts, n, d) for n, d in MEMORY_DTYPES.items() if n != "ts"}
+def _memory(table: Table, ts: I64, start: int) -> MemoryEvents:
     order = np.argsort(ts, kind="stable")
-    return MemoryEvents(**{name: _frozen(values[order]) for name, values in joined.items()})
+    columns = {n: _frozen(table.take(n)[order]) for n in tables.MEMORY if n != "ts"}
+    return MemoryEvents(ts=_frozen((ts - start)[order]), **columns)
 
 
 def _counters(columns: EventColumns, start: int) -> Counters:
@@ -227,7 +165,7 @@ def _counters(columns: EventColumns, start: int) -> Counters:
         "value": [r[3] for r in rows],
     }
     return Counters(
-        **{n: _frozen(np.array(columns_of[n], dtype=d)) for n, d in COUNTER_DTYPES.items()}
+        **{n: _frozen(np.array(columns_of[n], dtype=d)) for n, d in tables.COUNTERS.items()}
     )
 
 

@@ -30,7 +30,7 @@ class EventList:
         self._columns = columns
         self._bounds = bounds
         self._damage = damage
-        self._recovery = Recovery(self._decode, columns.phases, damage)
+        self._recovery = Recovery(self._decode_events, columns.phases, damage)
 
     def read(self, pending: bytes, *, is_object: bool) -> bytes | None:
         """Read on from `pending`; what follows the list's end, None where the text ended in it.
@@ -50,13 +50,16 @@ class EventList:
         while True:
             chunk = self._text.read(need)
             final = not chunk
-            buffer = pending + chunk if pending else chunk
             need = self._bounds.block
             if not final:
-                end, next_start = _boundary(buffer)
-                if end > 0 and self._decode(buffer[:end]):
-                    pending = buffer[next_start:]
+                end, next_start = _boundary(chunk)
+                # One copy of the block: its text is not touched again where it decodes.
+                if end > 0 and self._decode(
+                    b"".join((b"[", pending, memoryview(chunk)[:end], b"]"))
+                ):
+                    pending = chunk[next_start:]
                     continue
+            buffer = pending + chunk
             offset = self._text.given - len(buffer)
             done, closed = self._recovery.take(buffer, offset, final=final)
             pending = buffer[done:]
@@ -73,20 +76,22 @@ class EventList:
             need = min(max(need, len(pending)), self._bounds.event)
 
     def _decode(self, block: bytes) -> bool:
-        """Decode `block` into the columns; False where it is not a whole number of events."""
-        wrapped = b"[" + block + b"]"
+        """Decode the list `block` into the columns; False where it is none of whole events."""
         columns = self._columns
         decoder = schema.exact_block_decoder if columns.exact else schema.block_decoder
         try:
-            events = decoder.decode(wrapped)
+            events = decoder.decode(block)
         except _DECODE_ERRORS:
             return False
         try:
             columns.add(events)
         except DigitsNeeded:
             columns.exact = True
-            columns.add(schema.exact_block_decoder.decode(wrapped))
+            columns.add(schema.exact_block_decoder.decode(block))
         return True
+
+    def _decode_events(self, text: bytes) -> bool:
+        return self._decode(b"[" + text + b"]")
 
     def _skip_oversized(self, pending: bytes) -> bytes:
         """Drop an element longer than the bound, up to the next event."""

@@ -20,13 +20,7 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from gpuperf_analyzers.trace.assemble import (
-    COUNTER_DTYPES,
-    EVENT_DTYPES,
-    KERNEL_DTYPES,
-    MEMORY_DTYPES,
-    SYNC_DTYPES,
-)
+from gpuperf_analyzers.trace import tables
 from gpuperf_analyzers.trace.bounds import DEFAULT_BOUNDS, GIB, MIB, Bounds
 from gpuperf_analyzers.trace.files import is_url, open_trace
 from gpuperf_analyzers.trace.model import (
@@ -46,12 +40,12 @@ SMALLEST = MIB
 LARGEST_TOTAL = 4 * GIB
 """The oldest are removed beyond this."""
 
-_GROUPS: dict[str, tuple[type, dict[str, Any]]] = {
-    "events": (Events, EVENT_DTYPES),
-    "kernel_args": (KernelArgs, KERNEL_DTYPES),
-    "sync_args": (SyncArgs, SYNC_DTYPES),
-    "memory": (MemoryEvents, MEMORY_DTYPES),
-    "counters": (Counters, COUNTER_DTYPES),
+_GROUPS: dict[str, tuple[type, tables.Dtypes]] = {
+    "events": (Events, tables.EVENTS),
+    "kernel_args": (KernelArgs, tables.KERNELS),
+    "sync_args": (SyncArgs, tables.SYNCS),
+    "memory": (MemoryEvents, tables.MEMORY),
+    "counters": (Counters, tables.COUNTERS),
 }
 
 
@@ -196,7 +190,8 @@ def _load(place: Path, name: str) -> Trace | None:
     )
 
 
-def _column(npz: zipfile.ZipFile, member: str, dtype: Any) -> npt.NDArray[Any]:
+def _column(npz: zipfile.ZipFile, member: str, kind: Any) -> npt.NDArray[Any]:
+    dtype = kind[0] if isinstance(kind, tuple) else kind
     with npz.open(member) as file:
         values = np.lib.format.read_array(file, allow_pickle=False).astype(dtype, copy=False)
     values.flags.writeable = False

@@ -12,9 +12,10 @@ import numpy as np
 import numpy.typing as npt
 from msgspec import Raw
 
-from gpuperf_analyzers.trace import schema
+from gpuperf_analyzers.trace import schema, tables
 from gpuperf_analyzers.trace.interning import Categories, Strings, Tracks, track_part
 from gpuperf_analyzers.trace.model import I64, Bool, Category, CollectiveArgs
+from gpuperf_analyzers.trace.tables import Table
 from gpuperf_analyzers.trace.times import (
     EXACT_FLOAT_US,
     floats,
@@ -25,7 +26,6 @@ from gpuperf_analyzers.trace.times import (
 from gpuperf_analyzers.trace.values import (
     bits,
     collective_record,
-    is_false,
     number_in,
     singles,
     small,
@@ -62,6 +62,10 @@ _INT_COLUMNS = {
 _RAW_COLUMNS = ("dims", "dtypes", "concrete", "strides")
 
 
+_FINISHED = attrgetter("finished")
+_COLLECTIVE = attrgetter("collective")
+
+
 class DigitsNeeded(Exception):  # noqa: N818  # a signal to decode once more, not an error
     """Times of this block lost digits as floats."""
 
@@ -86,11 +90,10 @@ class EventColumns:
         self.categories = Categories()
         self.phases: Tally[str] = Tally()
         self.exact = False
-        self.rows = 0
-        self.parts: dict[str, list[npt.NDArray[Any]]] = {}
-        self.kernel_parts: dict[str, list[npt.NDArray[Any]]] = {}
-        self.sync_parts: dict[str, list[npt.NDArray[Any]]] = {}
-        self.memory_parts: dict[str, list[npt.NDArray[Any]]] = {}
+        self.events = Table(tables.EVENTS)
+        self.kernels = Table(tables.KERNELS)
+        self.syncs = Table(tables.SYNCS)
+        self.memory = Table(tables.MEMORY)
         self.counter_rows: list[tuple[int, int, int, float]] = []
         self.collectives: list[CollectiveArgs] = []
         self.ends: list[tuple[int, int, int]] = []
@@ -114,21 +117,18 @@ class EventColumns:
             added; decode with digits and set ``exact``.
         """
         kinds = Tally(map(type, events))
+        rows = self._rows_of(events, kinds)
         if not self.exact:
-            self._refuse_lost_digits(events)
+            others = kinds.keys() & _TIMED_OTHERS
+            timed = [e for e in events if type(e) in others] if others else []
+            if not _exact_as_floats([e.ts for e in rows] + [e.ts for e in timed]):
+                raise DigitsNeeded
         for kind, count in kinds.items():
             self.phases[schema.PHASE_OF[kind]] += count
-        if kinds.keys() <= _ONLY_COUNTED:
-            return
         if schema.Begin in kinds or schema.End in kinds:
-            self._note_ends(events)
-            rows = [e for e in events if type(e) in (schema.Complete, schema.Begin)]
             self.has_begins = True
-        elif len(kinds) == 1:
-            rows = list(events)
-        else:
-            rows = [e for e in events if type(e) is schema.Complete]
-        if rows and type(rows[0]) in (schema.Complete, schema.Begin):
+            self._note_ends(events)
+        if rows:
             self._add_rows(rows)
         handlers: tuple[tuple[type, Callable[[list[Any]], None]], ...] = (
             (schema.Instant, self._add_instants),
@@ -140,10 +140,15 @@ class EventColumns:
             if kind in kinds:
                 handler([e for e in events if type(e) is kind])
 
-    def _refuse_lost_digits(self, events: Sequence[Any]) -> None:
-        values = [e.ts for e in events if type(e) in _TIMED and e.ts is not None]
-        if values and needs_digits(values, floats(values)):
-            raise DigitsNeeded
+    @staticmethod
+    def _rows_of(events: Sequence[Any], kinds: Tally[type]) -> list[Any]:
+        if schema.Begin in kinds:
+            return [e for e in events if type(e) in _ROWS]
+        if schema.Complete not in kinds:
+            return []
+        if len(kinds) == 1:
+            return list(events)
+        return [e for e in events if type(e) is schema.Complete]
 
     def _times(self, events: Sequence[Any]) -> tuple[I64, Bool]:
         values: list[Any] = [e.ts for e in events]
@@ -181,17 +186,14 @@ class EventColumns:
             begun = [type(e) is schema.Begin for e in rows]
             dur[np.array(begun)] = OPEN
         cat = self.categories.codes([e.cat for e in rows])
-        put = self._put
-        put("ts", ts)
-        put("dur", dur)
-        put("cat", cat)
-        put("name", self.strings.texts([e.name for e in rows]))
-        put("track", self.tracks.ids([e.pid for e in rows], [e.tid for e in rows]))
+        self.events.grow(n)
+        last = self.events.last
+        last("ts", n)[:] = ts
+        last("dur", n)[:] = dur
+        last("cat", n)[:] = cat
+        last("name", n)[:] = self.strings.texts([e.name for e in rows])
+        last("track", n)[:] = self.tracks.ids([e.pid for e in rows], [e.tid for e in rows])
         self._add_args(rows, [e.args for e in rows], cat)
-        self.rows += n
-
-    def _put(self, name: str, values: npt.NDArray[Any]) -> None:
-        self.parts.setdefault(name, []).append(values)
 
     # ------------------------------------------------------------------ arguments
     def _add_args(self, rows: list[Any], args: list[Any], cat: npt.NDArray[np.int8]) -> None:
@@ -201,44 +203,47 @@ class EventColumns:
         chosen = {group: _select(table[cat], args) for group, table in _MASKS.items()}
         for name, group in _INT_COLUMNS.items():
             at, some = chosen[group]
-            column = np.full(n, -1, dtype=np.int64)
+            column = self.events.last(name, n)
+            column[:] = -1
             if some:
                 column[at] = _INT_GETTERS[name](some)
-            self._put(name, column)
         at, some = chosen[_PLACED]
         if some:
             self._place(rows, cat, at)
-        at, some = chosen[_SHAPED]
-        for name in _RAW_COLUMNS:
-            ids = np.full(n, -1, dtype=np.int32)
-            if some:
-                ids[at] = self.strings.raws(map(attrgetter(name), some), len(some))
-            self._put(name, ids)
-        if some and (old := [a.dims_old for a in some]) and any(map(bytes, old)):
-            ids = self.strings.raws(old, len(old))
-            dims = self.parts["dims"][-1]
-            dims[at] = np.where(ids >= 0, ids, dims[at])
+        self._add_shapes(*chosen[_SHAPED], n)
         at, some = _select(_KERNEL[cat], args)
         if some:
-            self._add_kernels(some, at)
+            self._add_kernels(some, at, n)
         at, some = _select(_SYNC[cat], args)
         if some:
-            self._add_syncs(some, at)
+            self._add_syncs(some, at, n)
         self._add_rare(rows, args)
+
+    def _add_shapes(self, at: I64, some: list[Any], n: int) -> None:
+        for name in _RAW_COLUMNS:
+            column = self.events.last(name, n)
+            column[:] = -1
+            if some:
+                column[at] = self.strings.raws(map(attrgetter(name), some), len(some))
+        if some and (old := [a.dims_old for a in some]) and any(map(bytes, old)):
+            ids = self.strings.raws(old, len(old))
+            dims = self.events.last("dims", n)
+            dims[at] = np.where(ids >= 0, ids, dims[at])
 
     def _place(self, rows: list[Any], cat: npt.NDArray[np.int8], at: I64) -> None:
         """Device and stream of GPU activity whose arguments do not give them: its pid and tid."""
-        device, stream = self.parts["device"][-1], self.parts["stream"][-1]
+        n = len(rows)
+        device, stream = self.events.last("device", n), self.events.last("stream", n)
         for column, attribute in ((device, "pid"), (stream, "tid")):
             for i in at[column[at] == -1].tolist():
                 if cat[i] != Category.SYNC:
                     column[i] = number_in(getattr(rows[i], attribute))
         stream[stream == _UNSIGNED_NONE] = -1
 
-    def _add_kernels(self, some: list[Any], at: I64) -> None:
+    def _add_kernels(self, some: list[Any], at: I64, count: int) -> None:
         n = len(some)
         columns: dict[str, npt.NDArray[Any]] = {
-            "row": at + self.rows,
+            "row": at + (self.events.rows - count),
             "grid": triples([a.grid for a in some]),
             "block": triples([a.block for a in some]),
             "blocks_per_sm": singles([a.blocks_per_sm for a in some]),
@@ -249,36 +254,33 @@ class EventColumns:
             "graph_id": wholes([a.graph for a in some], n),
             "graph_node_id": wholes([a.graph_node for a in some], n),
         }
-        for name, values in columns.items():
-            self.kernel_parts.setdefault(name, []).append(values)
+        self.kernels.append(columns)
 
-    def _add_syncs(self, some: list[Any], at: I64) -> None:
+    def _add_syncs(self, some: list[Any], at: I64, count: int) -> None:
         n = len(some)
         stream = wholes([a.wait_stream for a in some], n)
         stream[stream == _UNSIGNED_NONE] = -1
         columns: dict[str, npt.NDArray[Any]] = {
-            "row": at + self.rows,
+            "row": at + (self.events.rows - count),
             "wait_stream": stream,
             "wait_record": wholes([a.wait_record for a in some], n),
         }
-        for name, values in columns.items():
-            self.sync_parts.setdefault(name, []).append(values)
+        self.syncs.append(columns)
 
     def _add_rare(self, rows: list[Any], args: list[Any]) -> None:
-        if any(a.finished is not True for a in args):
+        if not all(map(_FINISHED, args)):
             self.unfinished += [
-                str(e.name) for e, a in zip(rows, args, strict=True) if is_false(a.finished)
+                str(e.name) for e, a in zip(rows, args, strict=True) if a.finished is False
             ]
-        if any(a.collective is not None for a in args):
+        if any(map(_COLLECTIVE, args)):
+            first = self.events.rows - len(args)
             self.collectives += [
-                collective_record(self.rows + i, a)
-                for i, a in enumerate(args)
-                if a.collective is not None
+                collective_record(first + i, a) for i, a in enumerate(args) if a.collective
             ]
 
     # ------------------------------------------------------------------ other phases
     def _note_ends(self, events: Sequence[Any]) -> None:
-        row = self.rows
+        row = self.events.rows
         for e in events:
             if type(e) is schema.End:
                 ts, good = self._times([e])
@@ -287,7 +289,7 @@ class EventColumns:
                     self.ends.append((int(ts[0]), row, track))
                 else:
                     self.bad_times += 1
-            elif type(e) in (schema.Complete, schema.Begin):
+            elif type(e) in _ROWS:
                 row += 1
 
     def _add_instants(self, instants: list[Any]) -> None:
@@ -309,8 +311,7 @@ class EventColumns:
             "device_type": small([a.device_type for a in args], n),
             "device": small([a.device for a in args], n),
         }
-        for name, values in columns.items():
-            self.memory_parts.setdefault(name, []).append(values)
+        self.memory.append(columns)
 
     def _add_counters(self, counters: list[Any]) -> None:
         ts, good = self._times(counters)
@@ -338,10 +339,18 @@ class EventColumns:
                 self.thread_names[track_part(e.pid), track_part(e.tid)] = str(label)
 
 
-_TIMED = frozenset(
-    (schema.Complete, schema.Begin, schema.End, schema.Instant, schema.OldInstant, schema.Counter)
-)
-_ONLY_COUNTED = frozenset(schema.PHASE_OF) - _TIMED - {schema.Meta}
+_ROWS = frozenset((schema.Complete, schema.Begin))
+_TIMED_OTHERS = frozenset((schema.End, schema.Instant, schema.OldInstant, schema.Counter))
+
+
+def _exact_as_floats(times: list[Any]) -> bool:
+    """Whether floats hold the times: small ones, or whole numbers of µs."""
+    kinds = set(map(type, times))
+    if float not in kinds:
+        return True
+    if kinds == {float}:
+        return bool(max(times) < EXACT_FLOAT_US and min(times) > -EXACT_FLOAT_US)
+    return not needs_digits(times, floats(times))
 
 
 def _select(mask: Bool, values: list[Any]) -> tuple[I64, list[Any]]:

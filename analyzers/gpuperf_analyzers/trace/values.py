@@ -65,11 +65,6 @@ def bits(value: Any) -> int:
     return whole(value)
 
 
-def is_false(value: Any) -> bool:
-    """JSON's false, or the word as a string."""
-    return value is False or (isinstance(value, str) and value.lower() == "false")
-
-
 def _text(value: Any) -> str:
     return "" if value is None else str(value)
 
