@@ -8,7 +8,7 @@ comes from a file and is not trusted: every field is checked on the way in.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
@@ -180,7 +180,7 @@ def _summary(key: str, value: Any) -> dict[str, float]:
     return {_typed(key, k, str): _number(key, v) for k, v in _typed(key, value, Mapping).items()}
 
 
-_MAPPING_VALUE = {
+_MAPPING_VALUE: dict[str, Callable[[str, Any], Any]] = {
     "flops_by_dtype": _count,
     "flops_by_op": _count,
     "peak_tflops": _number,

@@ -100,6 +100,10 @@ def test_the_eight_ranks_are_one_set_with_the_worst_rank_named(
     shown = document["values"]["overlap"]
     assert shown["at"] == f"rank {worst}"
     assert shown["value"] * 100 == pytest.approx(overlaps[worst], abs=1e-9)
+    # Every rank has the same eight collectives, so all of them are matched.
+    assert len(document["collectives"]["calls"]) == 8
+    assert document["collectives"]["unmatched"] == []
+    assert document["values"]["busbw"]["value"] > 0
     mean = document["spread"]["overlap"]["mean"]
     assert mean * 100 == pytest.approx(sum(overlaps.values()) / 8, abs=1e-9)
 
