@@ -32,7 +32,9 @@ if TYPE_CHECKING:
 SCHEMA = 1
 # 1: first version.
 
-QUESTIONS = ("timeline", "kernels", "flops", "collectives", "host", "memory", "saturation")
+QUESTIONS = (
+    "timeline", "kernels", "flops", "collectives", "host", "critical_path", "memory", "saturation",
+)  # fmt: skip
 """Modules of the built-in questions, in the order of reports."""
 
 NO_DEVICE = frozenset({"no-gpu-events", "unsupported-device", "no-events"})

@@ -96,6 +96,11 @@ def _timeline(
     return Metric(name, unit, better, scope, aggregate, formula, _DESIGN, "same", title)
 
 
+def _critical(name: str, what: str, cpu: str, title: str) -> Metric:
+    formula = f"time on the step's critical path in {what}"
+    return Metric(name, "us", "lower", "step", "median of steps", formula, _DESIGN, cpu, title)
+
+
 BUILTIN: tuple[Metric, ...] = (
     Metric("step_time", "us", "lower", "step", "median of samples",
            "length of a step: live, one timed call; in a trace, the step's GPU window",
@@ -177,6 +182,19 @@ BUILTIN: tuple[Metric, ...] = (
            "queue empty"),
     Metric("dataloader_time", "us", "lower", "step", "median of steps",
            "union of enumerate(DataLoader) spans", _DESIGN, "same", "DataLoader wait"),
+    _critical("critical_compute", "kernels that are not communication", "same: ops",
+              "critical compute"),
+    _critical("critical_comm", "communication", "same: gloo spans", "critical communication"),
+    _critical("critical_memory", "copies and memsets", "no", "critical memory"),
+    _critical("critical_launch", "launch calls, and from call to start on the device", "no",
+              "critical launch"),
+    _critical("critical_cpu", "the host's other work", "same: what is no op and no gloo span",
+              "critical CPU"),
+    _critical("critical_sync", "blocking calls, after what they waited for had ended", "same",
+              "critical sync"),
+    Metric("critical_coverage", "fraction", "higher", "step", "worst step",
+           "explained time on the critical path / length of the step", _DESIGN, "same",
+           "critical path coverage"),
     Metric("collectives", "count", "lower", "step", "worst step",
            "communication kernels launched in the step", _DESIGN, "gloo spans", "collectives"),
     Metric("collective_bytes", "bytes", "lower", "step", "worst step",

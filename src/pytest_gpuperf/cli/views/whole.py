@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from pytest_gpuperf.cli.console import make_console, words
 from pytest_gpuperf.cli.views.collectives import print_collectives
+from pytest_gpuperf.cli.views.critical_path import print_critical_path
 from pytest_gpuperf.cli.views.header import grouped, print_findings, print_header
 from pytest_gpuperf.cli.views.host import print_host
 from pytest_gpuperf.cli.views.memory import print_memory
@@ -80,6 +81,7 @@ def print_rank(console: Console, rank: Analysis, *, top: int, step: str | None) 
         print_ops(console, device, top)
         print_collectives(console, device, top)
         print_host(console, device, top)
+        print_critical_path(console, device, top)
         print_memory(console, device, top)
         print_values(console, device.values, rank.metrics, rank.invalid)
         console.print()
