@@ -88,6 +88,7 @@ def pytest_configure(config: pytest.Config) -> None:
     assert directory is not None  # noqa: S101 - the ini option has a default
     config.stash[RUN] = Run(
         directory=directory,
+        called_from=config.invocation_params.dir,
         defaults=defaults,
         make_hooks=lambda: _hooks(config),
         disabled=bool(option(config, "disable")),

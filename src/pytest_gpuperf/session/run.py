@@ -24,6 +24,8 @@ class Run:
     ----------
     directory
         Where traces and the report go.
+    called_from
+        The folder that pytest was called in, which paths in messages are relative to.
     defaults
         The declaration of a test without a marker.
     make_hooks
@@ -39,6 +41,7 @@ class Run:
     """
 
     directory: Path
+    called_from: Path
     defaults: Declaration
     make_hooks: Callable[[], pluggy.PluginManager]
     disabled: bool = False

@@ -8,6 +8,7 @@ import inspect
 import json
 from collections.abc import Callable, Generator
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -162,12 +163,20 @@ def _failure(measured: Gpuperf, records: list[dict[str, Any]], run: Run) -> str:
     for result, record in zip(measured.results, records, strict=True):
         if result.verdict is None or not result.verdict.fails(strict=run.strict):
             continue
-        record["failure"] = failure_text(record)
+        shown = {**record, "traces": [_near(path, run) for path in record["traces"]]}
+        record["failure"] = failure_text(shown)
         named = len(measured.results) > 1
         texts.append(
             f"{_title(record, records)}{record['failure']}" if named else record["failure"]
         )
     return "\n".join(texts)
+
+
+def _near(path: str, run: Run) -> str:
+    """`path` as one would write it where pytest was called, if it is below that."""
+    with contextlib.suppress(ValueError):
+        return str(Path(path).relative_to(run.called_from))
+    return path
 
 
 def _title(record: dict[str, Any], records: list[dict[str, Any]]) -> str:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Callable, Iterator
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +34,13 @@ def torch_loaded() -> Iterator[None]:
     import msgspec  # noqa: F401
     import numpy as np  # noqa: F401
     import pandas as pd  # noqa: F401
+    import rich.console
+    import rich.table  # noqa: F401
     import scipy.stats  # noqa: F401
+
+    import pytest_gpuperf.recording.recorder
+    import pytest_gpuperf.report.terminal  # noqa: F401
+    from gpuperf_analyzers.analysis import QUESTIONS
 
     torch = pytest.importorskip("torch")
     # Threads that spin for each other on a busy machine would be all that is measured.
@@ -40,7 +48,13 @@ def torch_loaded() -> Iterator[None]:
     torch.set_num_threads(1)
     with torch.profiler.profile():  # its first start imports the compiler
         torch.ones(1)
+    for question in (*QUESTIONS, "set_analysis"):
+        import_module(f"gpuperf_analyzers.{question}")
+    # A recording collects garbage between its rounds: all of torch need not be looked through.
+    gc.collect()
+    gc.freeze()
     yield
+    gc.unfreeze()
     torch.set_num_threads(threads)
 
 

@@ -37,7 +37,9 @@ def test_a_workload_that_meets_its_limit_passes_and_its_value_comes_back(project
     result.assert_outcomes(passed=1)
 
 
-def test_a_workload_below_its_limit_fails_in_three_lines_without_a_traceback(project) -> None:
+def test_a_workload_below_its_limit_fails_in_three_lines_without_a_traceback(
+    project, pytester: pytest.Pytester
+) -> None:
     result = project(
         MATMUL
         + """
@@ -58,7 +60,8 @@ def test_a_workload_below_its_limit_fails_in_three_lines_without_a_traceback(pro
     assert "top ops: aten::mm " in evidence
     assert look.startswith("look at: ")
     trace = look.rpartition("gpuperf analyze ")[2]
-    assert trace.endswith(".json.gz")
+    assert (pytester.path / trace).is_file()
+    assert trace.startswith(".gpuperf/traces/")
     result.stdout.fnmatch_lines(["FAILED *::test_mm - *achieved 0.0*"])
     result.stdout.no_fnmatch_line("*running.py*")
 
@@ -622,7 +625,6 @@ def test_an_interval_that_straddles_the_limit_takes_all_of_max_time_and_is_ambig
         def test_step(gpuperf):
             gpuperf(lambda: (time.sleep(next(naps)), torch.ones(8)))
             assert gpuperf.result.stop == "max_time"
-            assert sum(gpuperf.result.samples) > 500e3
         """
     )
     result.assert_outcomes(passed=1)
