@@ -34,9 +34,7 @@ def report_of(path: Path) -> dict[str, dict]:
 def test_a_report_has_a_table_a_file_and_every_trace(project, pytester: pytest.Pytester) -> None:
     result = project(TWO, "--gpuperf-report")
     result.assert_outcomes(passed=1, failed=1)
-    result.stdout.fnmatch_lines(
-        ["*= gpuperf =*", "test *verdict*", "*::test_slow * FAIL *"]
-    )
+    result.stdout.fnmatch_lines(["*= gpuperf =*", "test *verdict*", "*::test_slow * FAIL *"])
     result.stdout.fnmatch_lines(["*::test_fast ?mm? PASS *", "1 FAIL, 1 PASS"])
     result.stdout.fnmatch_lines(["gpuperf: report in *.gpuperf/report.json"])
     results = report_of(pytester.path / ".gpuperf" / "report.json")
@@ -198,14 +196,29 @@ def test_a_step_on_two_ranks_is_measured_and_its_set_judged(
             assert result["collectives"].value == 1
             assert result["throughput"].value > 0
 
+        def with_region(rank, world_size):
+            from pytest_gpuperf import region
+
+            reduce = make_step(rank, world_size)
+
+            def step():
+                with region("reduce", max_step_time="1ns"):
+                    reduce()
+            return step
+
         @pytest.mark.gpuperf(min_overlap="99%")
         def test_nothing_to_hide_behind(gpuperf):
-            gpuperf.ddp(make_step, world_size=2)
+            gpuperf.ddp(with_region, world_size=2)
         """,
         "--gpuperf-report",
     )
     result.assert_outcomes(passed=1, failed=1)
-    result.stdout.fnmatch_lines(["overlap * on rank * < 99% required"])
+    result.stdout.fnmatch_lines(
+        [
+            "overlap * on rank * < 99% required",
+            "step time * on region reduce, rank * > 1 ns allowed",
+        ]
+    )
     results = report_of(pytester.path / ".gpuperf" / "report.json")
     assert [Path(p).name for p in results["test_all_reduce"]["traces"]] == [
         "ddp.rank0.pt.trace.json.gz",
@@ -246,3 +259,33 @@ def test_a_rank_that_raises_fails_the_test_by_name_without_our_traceback(project
     result.assert_outcomes(failed=1)
     result.stdout.fnmatch_lines(["gpuperf.ddp: rank 1 of 2 raised ValueError*of rank one"])
     result.stdout.no_fnmatch_line("*fixture.py*")
+
+
+def test_the_command_says_of_a_trace_of_ours_what_pytest_said(
+    project, pytester: pytest.Pytester, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from pytest_gpuperf.cli import main
+
+    project(
+        """
+        import pytest, torch
+
+        A = torch.ones(64, 64)
+
+        @pytest.mark.gpuperf(max_flops="1FLOP", max_step_time="60s", min_overlap=0.5, steps=6)
+        def test_mm(gpuperf):
+            gpuperf(torch.mm, A, A)
+        """,
+        "--gpuperf-report",
+    )
+    live = report_of(pytester.path / ".gpuperf" / "report.json")["test_mm"]
+    capsys.readouterr()
+    limits = ["--max-flops", "1FLOP", "--max-step-time", "60s", "--min-overlap", "0.5"]
+    status = main(["check", "--json", *live["traces"], *limits])
+    offline = json.loads(capsys.readouterr().out)
+    assert status == 1
+    assert offline["verdict"] == live["verdict"] == "FAIL"
+    keys = ("metric", "verdict", "value", "interval", "limit", "reason", "at")
+    assert [[j[k] for k in keys] for j in offline["limits"]] == [
+        [j[k] for k in keys] for j in live["limits"]
+    ]
