@@ -122,11 +122,11 @@ def _events(table: Table, times: dict[str, I64], order: Ints | None, start: int)
 
 
 def _kernels(columns: EventColumns, inverse: Ints | None) -> KernelArgs:
-    return KernelArgs(**_in_row_order(columns.kernels, tables.KERNELS, inverse))
+    return KernelArgs(**_in_row_order(columns.arguments.kernels, tables.KERNELS, inverse))
 
 
 def _syncs(columns: EventColumns, inverse: Ints | None) -> SyncArgs:
-    return SyncArgs(**_in_row_order(columns.syncs, tables.SYNCS, inverse))
+    return SyncArgs(**_in_row_order(columns.arguments.syncs, tables.SYNCS, inverse))
 
 
 def _in_row_order(

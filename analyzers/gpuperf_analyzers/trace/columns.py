@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter as Tally
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from itertools import compress
 from operator import attrgetter
 from typing import Any
@@ -13,8 +13,9 @@ import numpy.typing as npt
 from msgspec import Raw
 
 from gpuperf_analyzers.trace import schema, tables
+from gpuperf_analyzers.trace.arguments import ArgumentTables
 from gpuperf_analyzers.trace.interning import Categories, Strings, Tracks, track_part
-from gpuperf_analyzers.trace.model import I64, Bool, Category, CollectiveArgs
+from gpuperf_analyzers.trace.model import I64, Bool, CollectiveArgs
 from gpuperf_analyzers.trace.tables import Table
 from gpuperf_analyzers.trace.times import (
     EXACT_FLOAT_US,
@@ -26,41 +27,12 @@ from gpuperf_analyzers.trace.times import (
 from gpuperf_analyzers.trace.values import (
     bits,
     collective_record,
-    number_in,
-    singles,
     small,
-    triples,
     wholes,
 )
 
 OPEN = -1
 """Duration of a begun event whose end is not seen yet."""
-
-_GPU = (Category.KERNEL, Category.MEMCPY, Category.MEMSET)
-_PLACED = (*_GPU, Category.SYNC)
-_SHAPED = (Category.CPU_OP, Category.USER_ANNOTATION)
-_JOINED = (
-    *_PLACED,
-    *_SHAPED,
-    Category.RUNTIME,
-    Category.DRIVER,
-    Category.MTIA,
-    Category.GPU_USER_ANNOTATION,
-)
-_UNSIGNED_NONE = 2**32 - 1
-"""A stream of -1 as CUPTI's unsigned 32-bit number."""
-
-_INT_COLUMNS = {
-    "correlation": _JOINED,
-    "external_id": _JOINED,
-    "device": _PLACED,
-    "stream": _PLACED,
-    "bytes": (Category.MEMCPY, Category.MEMSET),
-    "sequence": _SHAPED,
-    "fwd_thread": _SHAPED,
-}
-_RAW_COLUMNS = ("dims", "dtypes", "concrete", "strides")
-
 
 _FINISHED = attrgetter("finished")
 _COLLECTIVE = attrgetter("collective")
@@ -68,17 +40,6 @@ _COLLECTIVE = attrgetter("collective")
 
 class DigitsNeeded(Exception):  # noqa: N818  # a signal to decode once more, not an error
     """Times of this block lost digits as floats."""
-
-
-def _mask(categories: Iterable[Category]) -> Bool:
-    table = np.zeros(len(Category), dtype=np.bool_)
-    table[[int(c) for c in categories]] = True
-    return table
-
-
-_MASKS = {group: _mask(group) for group in {*_INT_COLUMNS.values()}}
-_KERNEL = _mask((Category.KERNEL,))
-_SYNC = _mask((Category.SYNC,))
 
 
 class EventColumns:
@@ -91,8 +52,7 @@ class EventColumns:
         self.phases: Tally[str] = Tally()
         self.exact = False
         self.events = Table(tables.EVENTS)
-        self.kernels = Table(tables.KERNELS)
-        self.syncs = Table(tables.SYNCS)
+        self.arguments = ArgumentTables(self.events, self.strings)
         self.memory = Table(tables.MEMORY)
         self.counter_rows: list[tuple[int, int, int, float]] = []
         self.collectives: list[CollectiveArgs] = []
@@ -193,79 +153,9 @@ class EventColumns:
         last("cat", n)[:] = cat
         last("name", n)[:] = self.strings.texts([e.name for e in rows])
         last("track", n)[:] = self.tracks.ids([e.pid for e in rows], [e.tid for e in rows])
-        self._add_args(rows, [e.args for e in rows], cat)
-
-    # ------------------------------------------------------------------ arguments
-    def _add_args(self, rows: list[Any], args: list[Any], cat: npt.NDArray[np.int8]) -> None:
-        n = len(rows)
-        if set(map(type, args)) != {schema.Args}:
-            args = [a if type(a) is schema.Args else schema.NO_ARGS for a in args]
-        chosen = {group: _select(table[cat], args) for group, table in _MASKS.items()}
-        for name, group in _INT_COLUMNS.items():
-            at, some = chosen[group]
-            column = self.events.last(name, n)
-            column[:] = -1
-            if some:
-                column[at] = _INT_GETTERS[name](some)
-        at, some = chosen[_PLACED]
-        if some:
-            self._place(rows, cat, at)
-        self._add_shapes(*chosen[_SHAPED], n)
-        at, some = _select(_KERNEL[cat], args)
-        if some:
-            self._add_kernels(some, at, n)
-        at, some = _select(_SYNC[cat], args)
-        if some:
-            self._add_syncs(some, at, n)
+        args = _arguments(rows)
+        self.arguments.add(rows, args, cat)
         self._add_rare(rows, args)
-
-    def _add_shapes(self, at: I64, some: list[Any], n: int) -> None:
-        for name in _RAW_COLUMNS:
-            column = self.events.last(name, n)
-            column[:] = -1
-            if some:
-                column[at] = self.strings.raws(map(attrgetter(name), some), len(some))
-        if some and (old := [a.dims_old for a in some]) and any(map(bytes, old)):
-            ids = self.strings.raws(old, len(old))
-            dims = self.events.last("dims", n)
-            dims[at] = np.where(ids >= 0, ids, dims[at])
-
-    def _place(self, rows: list[Any], cat: npt.NDArray[np.int8], at: I64) -> None:
-        """Device and stream of GPU activity whose arguments do not give them: its pid and tid."""
-        n = len(rows)
-        device, stream = self.events.last("device", n), self.events.last("stream", n)
-        for column, attribute in ((device, "pid"), (stream, "tid")):
-            for i in at[column[at] == -1].tolist():
-                if cat[i] != Category.SYNC:
-                    column[i] = number_in(getattr(rows[i], attribute))
-        stream[stream == _UNSIGNED_NONE] = -1
-
-    def _add_kernels(self, some: list[Any], at: I64, count: int) -> None:
-        n = len(some)
-        columns: dict[str, npt.NDArray[Any]] = {
-            "row": at + (self.events.rows - count),
-            "grid": triples([a.grid for a in some]),
-            "block": triples([a.block for a in some]),
-            "blocks_per_sm": singles([a.blocks_per_sm for a in some]),
-            "warps_per_sm": singles([a.warps_per_sm for a in some]),
-            "occupancy": singles([a.occupancy for a in some]) / np.float32(100),
-            "registers": small([a.registers for a in some], n),
-            "shared_memory": wholes([a.shared_memory for a in some], n),
-            "graph_id": wholes([a.graph for a in some], n),
-            "graph_node_id": wholes([a.graph_node for a in some], n),
-        }
-        self.kernels.append(columns)
-
-    def _add_syncs(self, some: list[Any], at: I64, count: int) -> None:
-        n = len(some)
-        stream = wholes([a.wait_stream for a in some], n)
-        stream[stream == _UNSIGNED_NONE] = -1
-        columns: dict[str, npt.NDArray[Any]] = {
-            "row": at + (self.events.rows - count),
-            "wait_stream": stream,
-            "wait_record": wholes([a.wait_record for a in some], n),
-        }
-        self.syncs.append(columns)
 
     def _add_rare(self, rows: list[Any], args: list[Any]) -> None:
         if not all(map(_FINISHED, args)):
@@ -353,26 +243,8 @@ def _exact_as_floats(times: list[Any]) -> bool:
     return not needs_digits(times, floats(times))
 
 
-def _select(mask: Bool, values: list[Any]) -> tuple[I64, list[Any]]:
-    at = np.flatnonzero(mask)
-    if len(at) == len(values):
-        return at, values
-    return at, list(compress(values, mask.tolist()))
-
-
-def _getter(attribute: str) -> Callable[[list[Any]], I64]:
-    get = attrgetter(attribute)
-    return lambda some: wholes(map(get, some), len(some))
-
-
-def _external(some: list[Any]) -> I64:
-    new = wholes([a.external for a in some], len(some))
-    if (new == -1).any():
-        old = wholes([a.external_old for a in some], len(some))
-        new = np.where(new == -1, old, new)
-    return new
-
-
-_INT_GETTERS: dict[str, Callable[[list[Any]], I64]] = {
-    name: _external if name == "external_id" else _getter(name) for name in _INT_COLUMNS
-}
+def _arguments(rows: list[Any]) -> list[Any]:
+    args = [e.args for e in rows]
+    if set(map(type, args)) != {schema.Args}:
+        args = [a if type(a) is schema.Args else schema.NO_ARGS for a in args]
+    return args
