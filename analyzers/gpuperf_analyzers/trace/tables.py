@@ -54,7 +54,7 @@ MEMORY: Dtypes = {
 }
 COUNTERS: Dtypes = {"ts": np.int64, "name": np.int32, "key": np.int32, "value": np.float64}
 
-_FEWEST = 4096
+_FEWEST = 32_768
 _GROWTH = 16
 """A full column grows by a sixteenth: large blocks are moved by the kernel's page tables alone."""
 
