@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
@@ -237,15 +238,19 @@ class Gpuperf:
         return value
 
     def _request(self, name: str, declaration: Declaration) -> Request:
+        from pytest_gpuperf.session.ddp_joined import torchrun_place
         from pytest_gpuperf.session.measuring import Request
 
+        folder = self._run.traces / folder_name(self.test)
+        if not self.results and torchrun_place() is None:
+            shutil.rmtree(folder, ignore_errors=True)  # what an earlier run of this test left
         place = f"{len(self.results)}" + (f"-{folder_name(name)}" if name else "")
         regions: Mapping[str, tuple[Limit, ...]] = self._region_limits
         return Request(
             name=name,
             declaration=declaration,
             device=self.device,
-            folder=self._run.traces / folder_name(self.test) / place,
+            folder=folder / place,
             config=self._run.config(),
             region_limits=regions,
         )

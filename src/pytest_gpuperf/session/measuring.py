@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from pytest_gpuperf.session.ddp_joined import torchrun_place
 from pytest_gpuperf.session.decided import decider
 from pytest_gpuperf.session.device_lock import device_lock
 from pytest_gpuperf.session.judging import RegionLimits, measurement_of, parse_region_limits
@@ -21,8 +22,6 @@ if TYPE_CHECKING:
     from pytest_gpuperf.session.measurement import Measurement
 
 T = TypeVar("T")
-
-TRACE_NAME = "rank0.pt.trace.json.gz"
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +84,12 @@ def sampled_limits(request: Request) -> Callable[[tuple[float, ...]], bool] | No
     )
 
 
+def trace_name() -> str:
+    """The trace's name: each rank of a surrounding torchrun measures, and writes, its own."""
+    place = torchrun_place()
+    return f"rank{place.rank if place else 0}.pt.trace.json.gz"
+
+
 def measure(
     fn: Callable[[], T],
     setup: Callable[[], object] | None,
@@ -110,7 +115,7 @@ def measure(
             fn,
             device=request.device,
             options=recording_options(request.declaration),
-            trace_path=request.folder / TRACE_NAME,
+            trace_path=request.folder / trace_name(),
             name=request.name,
             setup=setup,
             teardown=teardown,

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import functools
 import inspect
-import json
 from collections.abc import Callable, Generator
 from dataclasses import replace
 from pathlib import Path
@@ -19,6 +18,7 @@ from pytest_gpuperf.session.collecting import DECLARED, FIXTURE
 from pytest_gpuperf.session.fixture import Gpuperf
 from pytest_gpuperf.session.measurement import Measurement, result_record
 from pytest_gpuperf.session.places import discard
+from pytest_gpuperf.session.plain import plain
 from pytest_gpuperf.session.run import Run
 
 ITEM = pytest.StashKey[Gpuperf]()
@@ -57,6 +57,9 @@ def judged_call(item: pytest.Item, run: Run) -> Generator[None, Any, Any]:
     restore = _measure_body(item, run) if FIXTURE not in item.fixturenames else None
     try:
         outcome = yield
+    except pytest.skip.Exception:
+        _tidy(item.stash.get(ITEM, None), [], run, failed=False)
+        raise
     finally:
         if restore is not None:
             restore()
@@ -139,20 +142,7 @@ def _records(item: pytest.Item, measured: Gpuperf | None, run: Run) -> list[dict
         result_record(m, test=item.nodeid, units=units, extra_info=measured.extra_info)
         for m in measured.results
     ]
-    # numpy numbers and paths become what they mean; anything else its text.
-    plain: list[dict[str, Any]] = json.loads(json.dumps(records, default=_plain))
-    return plain
-
-
-def _plain(value: Any) -> Any:
-    """A number of numpy or torch as Python's own; anything else as its text."""
-    item = getattr(value, "item", None)
-    if callable(item):
-        with contextlib.suppress(TypeError, ValueError, RuntimeError):  # several numbers
-            number = item()
-            if isinstance(number, (bool, int, float, str)):
-                return number
-    return str(value)
+    return [plain(record) for record in records]
 
 
 def _failure(measured: Gpuperf, records: list[dict[str, Any]], run: Run) -> str:
@@ -183,14 +173,17 @@ def _title(record: dict[str, Any], records: list[dict[str, Any]]) -> str:
     return f"[{record['name'] or records.index(record) + 1}] "
 
 
-def _tidy(measured: Gpuperf, records: list[dict[str, Any]], run: Run, *, failed: bool) -> None:
-    """Remove the traces of a test that passed, unless a report is wanted."""
-    if failed or run.keep_traces:
+def _tidy(
+    measured: Gpuperf | None, records: list[dict[str, Any]], run: Run, *, failed: bool
+) -> None:
+    """Remove the traces of a test that passed or was skipped, unless a report is wanted."""
+    if failed or run.keep_traces or measured is None:
         return
-    for index, (result, record) in enumerate(zip(measured.results, records, strict=False)):
+    for index, result in enumerate(measured.results):
         discard(result.traces, root=run.traces)
-        record["traces"] = []
         measured.results[index] = replace(result, traces=())
+    for record in records:
+        record["traces"] = []
 
 
 def _properties(record: dict[str, Any]) -> list[tuple[str, object]]:

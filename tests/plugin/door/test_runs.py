@@ -164,13 +164,47 @@ def test_numbers_of_numpy_and_other_objects_can_be_kept_beside_the_results(
 
         def test_step(gpuperf):
             gpuperf.extra_info.update(n=np.int64(3), device=gpuperf.device, t=torch.tensor(2.5))
+            gpuperf.extra_info["by size"] = {(1, 2): {"a"}}
             gpuperf(torch.ones, 8)
         """,
         "--gpuperf-report",
     )
     result.assert_outcomes(passed=1)
     record = report_of(pytester.path / ".gpuperf" / "report.json")["test_step"]
-    assert record["extra_info"] == {"n": 3, "device": "cpu", "t": 2.5}
+    assert record["extra_info"] == {
+        "n": 3,
+        "device": "cpu",
+        "t": 2.5,
+        "by size": {"(1, 2)": ["a"]},
+    }
+
+
+def test_of_the_ranks_of_a_torchrun_only_rank_0_tells_the_results(
+    project, pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in {"RANK": "1", "LOCAL_RANK": "1", "WORLD_SIZE": "2"}.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setenv("TORCHELASTIC_RUN_ID", "none")
+    result = project(TWO, "--gpuperf-report")
+    result.assert_outcomes(passed=1, failed=1)
+    result.stdout.no_fnmatch_line("*= gpuperf =*")
+    traces = pytester.path / ".gpuperf"
+    assert {p.name for p in traces.rglob("*.*z")} == {"rank1.pt.trace.json.gz"}
+    assert not (traces / "report.json").exists()
+
+
+def test_what_an_earlier_run_of_a_test_left_is_gone(project, pytester: pytest.Pytester) -> None:
+    source = """
+        import pytest, torch
+
+        @pytest.mark.gpuperf(max_step_time="1ns")
+        def test_step(gpuperf):
+            for _ in range(TIMES):
+                gpuperf(torch.ones, 8)
+    """
+    for times in (2, 1):
+        project(source.replace("TIMES", str(times))).assert_outcomes(failed=1)
+        assert len(list((pytester.path / ".gpuperf").rglob("*.json.gz"))) == times
 
 
 def test_a_step_on_two_ranks_is_measured_and_its_set_judged(
