@@ -5,6 +5,7 @@ the one before; from traces without ``cuda_sync`` events too, with what was assu
 """
 
 from gpuperf_analyzers.critical_path.kinds import PathClass
+from gpuperf_analyzers.critical_path.marking import mark_trace
 from gpuperf_analyzers.critical_path.question import analyze
 from gpuperf_analyzers.critical_path.result import (
     Assumption,
@@ -14,4 +15,13 @@ from gpuperf_analyzers.critical_path.result import (
     Segments,
 )
 
-__all__ = ["Assumption", "CriticalPaths", "Item", "Path", "PathClass", "Segments", "analyze"]
+__all__ = [
+    "Assumption",
+    "CriticalPaths",
+    "Item",
+    "Path",
+    "PathClass",
+    "Segments",
+    "analyze",
+    "mark_trace",
+]

@@ -30,11 +30,13 @@ class Binding:
     """For each piece of work, what decided its start.
 
     ``basis`` is a :class:`~gpuperf_analyzers.critical_path.kinds.Basis`; ``source`` the piece of
-    work it came from, -1 for the host or nothing; ``ready`` when that was, never after the start.
+    work it came from, -1 for the host or nothing; ``left`` when the path leaves that, and
+    ``ready`` when the work could have started for all of it, neither after the start.
     """
 
     basis: I64
     source: I64
+    left: I64
     ready: I64
 
 
@@ -42,13 +44,29 @@ def bindings(trace: Trace, work: Work) -> Binding:
     """What each piece of `work` waited for last."""
     found = _Latest(work)
     launched = np.flatnonzero(work.launch >= 0)
-    found.offer(launched, np.full(len(launched), -1), work.launch[launched], Basis.LAUNCH)
+    call = work.launch[launched]
+    found.offer(launched, np.full(len(launched), -1), call, Basis.LAUNCH, takes=launch_takes(work))
     _offer_streams(work, found)
     recorded = wait_events(trace)
     if len(recorded.at):
         _offer_events(work, found, recorded)
     _offer_assumed(work, found, wait_calls(trace), recorded=len(recorded.at) > 0)
-    return Binding(found.basis, found.source, found.ready)
+    return Binding(found.basis, found.source, found.left, found.ready)
+
+
+def launch_takes(work: Work) -> int:
+    """What a launch takes at least, ns: from the call's begin to a start that awaits nothing else.
+
+    The tenth percentile over work that was launched when its stream had nothing left to do; 0
+    where there is none. Work that was launched less than this before its predecessor ended would
+    not have started sooner without it.
+    """
+    begin = np.zeros(len(work), dtype=np.int64)
+    same = np.flatnonzero(work.lane[1:] == work.lane[:-1]) + 1
+    begin[same] = work.end[same - 1]
+    free = (work.launch >= 0) & (work.launch >= begin) & (work.launch_row >= 0)
+    taken = np.sort(np.maximum(work.start - work.launch, 0)[free])
+    return min(int(taken[(len(taken) - 1) // 10]), SETTLE_NS) if len(taken) else 0
 
 
 class _Latest:
@@ -58,13 +76,16 @@ class _Latest:
         self.work = work
         self.basis = np.full(len(work), int(Basis.NONE), dtype=np.int64)
         self.source = np.full(len(work), -1, dtype=np.int64)
-        self.ready = np.full(len(work), np.iinfo(np.int64).min, dtype=np.int64)
+        self.left = np.full(len(work), np.iinfo(np.int64).min, dtype=np.int64)
+        self.ready = self.left.copy()
 
-    def offer(self, to: I64, source: I64, at: I64, basis: Basis) -> None:
-        at = np.minimum(at, self.work.start[to])
-        better = at >= self.ready[to]
-        to, source, at = to[better], source[better], at[better]
-        self.basis[to], self.source[to], self.ready[to] = int(basis), source, at
+    def offer(self, to: I64, source: I64, at: I64, basis: Basis, *, takes: int = 0) -> None:
+        ready = np.minimum(at + takes, self.work.start[to])
+        better = ready >= self.ready[to]
+        to, source = to[better], source[better]
+        self.basis[to], self.source[to] = int(basis), source
+        self.left[to] = np.minimum(at[better], self.work.start[to])
+        self.ready[to] = ready[better]
 
     def late(self) -> I64:
         """How long after what decided it each piece started; far where nothing did."""

@@ -12,6 +12,7 @@ from gpuperf_analyzers.config import Config
 from gpuperf_analyzers.critical_path.binding import bindings
 from gpuperf_analyzers.critical_path.kinds import ASSUMED, Basis, PathClass
 from gpuperf_analyzers.critical_path.result import (
+    BETWEEN,
     LEAST_COVERAGE,
     Assumption,
     CriticalPaths,
@@ -29,9 +30,6 @@ from gpuperf_analyzers.trace.links import launches
 from gpuperf_analyzers.trace.model import I64, Category, Trace
 from gpuperf_analyzers.trace.selection import activity
 from gpuperf_analyzers.trace.steps import Step, host_steps, steps
-
-BETWEEN = "between ops"
-"""Name of a thread's time outside of all events."""
 
 
 def analyze(trace: Trace, config: Config, device: Device) -> CriticalPaths:
@@ -101,7 +99,7 @@ class _Finder:
         """The path from `place` at the end of a stretch back to its start."""
         walk = self.walker.back(place, start)
         segments = self._segments(walk.legs)
-        self.used.append(Counter(leg.basis for leg in walk.legs))
+        self.used.append(walk.bases)
         time = np.bincount(
             segments.path_class, weights=segments.end - segments.start, minlength=len(PathClass)
         )

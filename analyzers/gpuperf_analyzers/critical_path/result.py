@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 LEAST_COVERAGE = 0.95
 """Share of the time that a path must explain to be called one."""
 
+BETWEEN = "between ops"
+"""Name of a thread's time outside of all events."""
+
 NO_STEPS = "the trace has no ProfilerStep annotation"
 _ON_CPU = {
     "critical_memory": "a CPU run has no device copies",

@@ -141,6 +141,7 @@ def _gaps(busy: dict[int, intervals.Spans]) -> I64:
     gaps = [
         np.column_stack((np.full(len(union), track), np.append(-FAR, union[:-1, 1]), union[:, 0]))
         for track, union in busy.items()
+        if len(union)
     ]
     return np.concatenate(gaps) if gaps else np.empty((0, 3), dtype=np.int64)
 

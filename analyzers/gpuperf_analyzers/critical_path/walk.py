@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -38,17 +39,20 @@ class Leg:
     path_class: PathClass
     row: int
     track: int
-    basis: Basis
     waits: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Walk:
-    """Legs from late to early, and why it ended before the start ("" where it did not)."""
+    """Legs from late to early, and why it ended before the start ("" where it did not).
+
+    ``bases`` counts what led it from one thing to another.
+    """
 
     legs: tuple[Leg, ...]
     reached: int
     reason: str
+    bases: Counter[Basis]
 
 
 class Walker:
@@ -70,25 +74,24 @@ class Walker:
         self._launch_track = work.launch_track.tolist()
         self._basis = [Basis(b) for b in binding.basis.tolist()]
         self._source = binding.source.tolist()
-        self._ready = binding.ready.tolist()
+        self._left = binding.left.tolist()
 
     def back(self, place: Place, until: int) -> Walk:
         """The path from `place` back to `until`."""
         legs: list[Leg] = []
+        bases: Counter[Basis] = Counter()
         at, stuck = place.at, 0
         work, track = place.work, place.track
         reason = ""
         while at > until and not reason:
             before = at
             if work >= 0:
-                legs.append(
-                    Leg(self._start[work], at, self._class[work], self._row[work], -1, Basis.NONE)
-                )
+                legs.append(Leg(self._start[work], at, self._class[work], self._row[work], -1))
                 at = min(self._start[work], at)
                 if at > until:
-                    at, work, track, reason = self._leave_work(work, at, legs)
+                    at, work, track, reason = self._leave_work(work, at, legs, bases)
             else:
-                at, work, track, reason = self._leave_thread(track, at, until, legs)
+                at, work, track, reason = self._leave_thread(track, at, until, legs, bases)
             stuck = stuck + 1 if at >= before else 0
             if stuck > _STUCK:
                 reason = "the events of the trace wait for each other in a circle"
@@ -97,39 +100,43 @@ class Walker:
             for leg in legs
             if leg.end > max(leg.start, until)
         )
-        return Walk(kept, max(at, until), reason)
+        return Walk(kept, max(at, until), reason, bases)
 
-    def _leave_work(self, work: int, at: int, legs: list[Leg]) -> tuple[int, int, int, str]:
+    def _leave_work(
+        self, work: int, at: int, legs: list[Leg], bases: Counter[Basis]
+    ) -> tuple[int, int, int, str]:
         basis = self._basis[work]
         row = self._row[work]
         if basis is Basis.NONE:
             name = self._trace.name_of(row)
             return at, work, -1, f"nothing is known to come before {name}: no launch record"
-        ready, source = min(self._ready[work], at), self._source[work]
+        left, source = min(self._left[work], at), self._source[work]
         if basis is Basis.LAUNCH:
             explained = self._on_cpu or at - self._called[work] <= LAUNCH_NS
         else:
-            explained = at - ready <= SETTLE_NS
+            explained = at - left <= SETTLE_NS
         path_class = self._start_up if explained else PathClass.UNKNOWN
-        legs.append(Leg(ready, at, path_class, row, -1, basis, waits=True))
-        return ready, source, self._launch_track[work] if source < 0 else -1, ""
+        legs.append(Leg(left, at, path_class, row, -1, waits=True))
+        bases[basis] += 1
+        return left, source, self._launch_track[work] if source < 0 else -1, ""
 
     def _leave_thread(
-        self, track: int, at: int, until: int, legs: list[Leg]
+        self, track: int, at: int, until: int, legs: list[Leg], bases: Counter[Basis]
     ) -> tuple[int, int, int, str]:
         stop = self._threads.stop_before(track, at)
         first = self._threads.begins(track)
         if stop is None or stop.time <= until:
             begin = max(min(first, at), until)
-            legs.append(Leg(begin, at, PathClass.CPU, -1, track, Basis.NONE))
+            legs.append(Leg(begin, at, PathClass.CPU, -1, track))
             reason = "" if begin <= until else "the thread's first event in the trace is later"
             return begin, -1, track, reason
-        legs.append(Leg(stop.time, at, PathClass.CPU, -1, track, Basis.NONE))
+        legs.append(Leg(stop.time, at, PathClass.CPU, -1, track))
         if stop.row >= 0:
-            legs.append(Leg(stop.ready, stop.time, PathClass.SYNC, stop.row, -1, stop.basis))
+            legs.append(Leg(stop.ready, stop.time, PathClass.SYNC, stop.row, -1))
         else:
             # The other thread or collective was done: what is left is this thread's own.
-            legs.append(Leg(stop.ready, stop.time, PathClass.CPU, -1, track, stop.basis))
+            legs.append(Leg(stop.ready, stop.time, PathClass.CPU, -1, track))
+        bases[stop.basis] += 1
         return stop.ready, stop.source, stop.track, ""
 
 
