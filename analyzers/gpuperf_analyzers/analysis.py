@@ -33,7 +33,8 @@ SCHEMA = 1
 # 1: first version.
 
 QUESTIONS = (
-    "timeline", "kernels", "flops", "collectives", "host", "critical_path", "memory", "saturation",
+    "timeline", "kernels", "kernel_sequences", "launchers", "modules", "flops", "tensor_cores",
+    "collectives", "host", "critical_path", "memory", "saturation",
 )  # fmt: skip
 """Modules of the built-in questions, in the order of reports."""
 

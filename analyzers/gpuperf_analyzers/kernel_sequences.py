@@ -6,15 +6,21 @@ kernels in a frequent sequence are what a compiler or a fused op would join.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from gpuperf_analyzers.config import Config
+from gpuperf_analyzers.metrics import Value
 from gpuperf_analyzers.trace.classify import Device
 from gpuperf_analyzers.trace.links import launches, launching_ops
 from gpuperf_analyzers.trace.model import Trace
 from gpuperf_analyzers.trace.selection import activity
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +37,37 @@ class KernelSequence:
     count: int
     time_us: float
     span_us: float
+
+
+@dataclass(frozen=True, slots=True)
+class SequencesResult:
+    """Sequences that two calls or more made on one device, the most time first."""
+
+    device: Device
+    sequences: tuple[KernelSequence, ...]
+
+    def metrics(self) -> Iterator[Value]:
+        """None: a sequence is a row of a table."""
+        yield from ()
+
+    def to_frame(self) -> pd.DataFrame:
+        """One row per op and sequence."""
+        import pandas as pd
+
+        columns = list(KernelSequence.__slots__)
+        rows = [[getattr(s, c) for c in columns] for s in self.sequences]
+        return pd.DataFrame(rows, columns=columns)
+
+
+def analyze(trace: Trace, config: Config, device: Device) -> SequencesResult:
+    """Frequent sequences on `device`.
+
+    Raises
+    ------
+    ValueError
+        The trace has no activity on `device`.
+    """
+    return SequencesResult(device, sequences(trace, config, device))
 
 
 def sequences(
@@ -53,6 +90,8 @@ def sequences(
     op, launch = launching_ops(trace, outermost=True)[rows], launches(trace)[rows]
     linked = (op >= 0) & (launch >= 0)
     rows, op, launch = rows[linked], op[linked], launch[linked]
+    if not len(rows):
+        return ()
     order = np.lexsort((rows, e.ts[launch], op))
     rows, op = rows[order], op[order]
     calls, first = np.unique(op, return_index=True)

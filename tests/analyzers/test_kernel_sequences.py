@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from gpuperf_analyzers.config import Config
-from gpuperf_analyzers.kernel_sequences import sequences
+from gpuperf_analyzers.kernel_sequences import analyze, sequences
 from gpuperf_analyzers.registry import load_config
 from gpuperf_analyzers.trace.reader import read_trace
 from kineto import KinetoTrace
@@ -55,3 +55,14 @@ def test_sequences_of_a_real_model_repeat_and_share_no_kernel(
     assert all(s.count >= 2 and len(s.kernels) >= 2 for s in found)
     assert sum(s.count * len(s.kernels) for s in found) <= 4330
     assert all(s.span_us > 0 for s in found)
+
+
+def test_kernels_of_no_op_make_no_sequence(tmp_path: Path, config: Config) -> None:
+    t = KinetoTrace()
+    t.launch("a", at=0, runs=(10, 20))
+    t.launch("b", at=1, runs=(20, 30), recorded=False)
+    trace = read_trace(t.write(tmp_path / "t.json"))
+    result = analyze(trace, config, 0)
+    assert result.sequences == ()
+    assert result.to_frame().empty
+    assert list(result.metrics()) == []
