@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from gpuperf_analyzers.trace.classify import step_mask
-from gpuperf_analyzers.trace.model import GPU_ACTIVITY, I64, Category, Trace
+from gpuperf_analyzers.trace.model import GPU_ACTIVITY, I32, I64, Category, Trace
 
 _CALLS = np.array([Category.RUNTIME, Category.DRIVER], dtype=np.int8)
 _GPU = np.array(GPU_ACTIVITY, dtype=np.int8)
@@ -104,11 +104,17 @@ def nesting(trace: Trace, *categories: Category) -> Nesting:
     return known
 
 
+def _stable_order(values: I64 | I32) -> I64:
+    """Stable sorting order of tracks or depths, which are few: 16 bits are sorted by radix."""
+    few = len(values) > 0 and values.min() >= -(2**15) and values.max() < 2**15
+    return np.argsort(values.astype(np.int16) if few else values, kind="stable")
+
+
 def nest_rows(trace: Trace, rows: I64) -> Nesting:
     """How the events in `rows` (in time order) nest on each track."""
     e = trace.events
     rows = rows[e.dur[rows] > 0]
-    rows = rows[np.argsort(e.track[rows], kind="stable")]
+    rows = rows[_stable_order(e.track[rows])]
     start = e.ts[rows]
     end = start + e.dur[rows]
     tracks = len(trace.tracks) + 1
@@ -122,7 +128,7 @@ def nest_rows(trace: Trace, rows: I64) -> Nesting:
     ends = np.sort(_key(track, end, times, width))
     position = np.arange(len(rows))
     depth = position - np.searchsorted(ends, begins, side="right")
-    by_depth = np.argsort(depth, kind="stable")
+    by_depth = _stable_order(depth)
     levels = depth[by_depth] * (len(rows) + 1) + by_depth
     parent = _last(by_depth, levels, depth - 1, position)
     parent = np.where((parent >= 0) & (track[parent] == track), parent, -1)

@@ -73,10 +73,17 @@ def overlap_slowdown(trace: Trace, found: Activity) -> OverlapSlowdown:
 def _kind(trace: Trace, rows: I64) -> I64:
     """A number for each kernel's name and launch geometry."""
     args = trace.kernel_args
-    table = np.full((len(trace.events), 6), -1, dtype=np.int64)
-    table[args.row, :3], table[args.row, 3:] = args.grid, args.block
-    keys = np.column_stack((trace.events.name[rows].astype(np.int64), table[rows]))
-    return np.unique(keys, axis=0, return_inverse=True)[1].ravel()
+    kind = np.unique(trace.events.name[rows], return_inverse=True)[1]
+    if not len(args.row):
+        return kind
+    at = np.minimum(np.searchsorted(args.row, rows), len(args.row) - 1)
+    known = args.row[at] == rows
+    for column in (*args.grid.T, *args.block.T):
+        # Column by column: sorting single numbers is many times faster than sorting rows.
+        sizes, which = np.unique(np.where(known, column[at], -1), return_inverse=True)
+        if len(sizes) > 1:
+            kind = np.unique(kind * len(sizes) + which, return_inverse=True)[1]
+    return kind
 
 
 def _medians(kind: I64, dur: I64, count: I64) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
