@@ -13,6 +13,7 @@ from gpuperf_analyzers._version import __version__
 if TYPE_CHECKING:
     from gpuperf_analyzers.analysis import Analysis, analyze
     from gpuperf_analyzers.config import Config
+    from gpuperf_analyzers.diff import Diff, OpTable, op_table, regression_text
     from gpuperf_analyzers.limits import Limit, Verdict, judge, parse_limits
     from gpuperf_analyzers.metrics import Metric, Value
     from gpuperf_analyzers.registry import load_config
@@ -22,8 +23,10 @@ if TYPE_CHECKING:
 _HOME = {
     "Analysis": "analysis",
     "Config": "config",
+    "Diff": "diff",
     "Limit": "limits",
     "Metric": "metrics",
+    "OpTable": "diff",
     "SetAnalysis": "set_analysis",
     "Trace": "trace",
     "TraceError": "trace",
@@ -34,16 +37,20 @@ _HOME = {
     "analyze_set": "set_analysis",
     "judge": "limits",
     "load_config": "registry",
+    "op_table": "diff",
     "parse_limits": "limits",
     "read_trace": "trace",
     "read_traces": "trace",
+    "regression_text": "diff",
 }
 
 __all__ = [
     "Analysis",
     "Config",
+    "Diff",
     "Limit",
     "Metric",
+    "OpTable",
     "SetAnalysis",
     "Trace",
     "TraceError",
@@ -55,9 +62,11 @@ __all__ = [
     "analyze_set",
     "judge",
     "load_config",
+    "op_table",
     "parse_limits",
     "read_trace",
     "read_traces",
+    "regression_text",
 ]
 
 

@@ -33,7 +33,8 @@ def regression_text(found: Diff, top: int = 3) -> str:
         return "nothing changed: every op has the same time, kernels and counts"
     lines = [headline(found)]
     leading = _leading(found, top)
-    lines += [f"  {change_line(found, change)}" for change in leading]
+    names = labels(leading)
+    lines += [f"  {change_line(found, c, n)}" for c, n in zip(leading, names, strict=True)]
     rest = found.delta - sum((c.delta for c in leading), Fraction(0))
     others = sum(1 for c in found.changes if c.delta) - len(leading)
     if others > 0:
@@ -57,9 +58,9 @@ def headline(found: Diff) -> str:
     )
 
 
-def change_line(found: Diff, change: Change) -> str:
+def change_line(found: Diff, change: Change, name: str) -> str:
     """``+500.0 µs (62%)  aten::mm 64x64 64x64: 1.000 ms → 1.500 ms; calls 1 → 2``."""
-    text = f"{signed_us(change.delta)}{_share(found, change.delta)}  {label(change)}: "
+    text = f"{signed_us(change.delta)}{_share(found, change.delta)}  {name}: "
     if change.before is None or change.after is None:
         text += "new" if change.before is None else "gone"
     else:
@@ -70,12 +71,27 @@ def change_line(found: Diff, change: Change) -> str:
 def label(change: Change, width: int = _NAME) -> str:
     """The op with its shapes, or the cause of idle time, no longer than `width` and its shapes."""
     if change.idle:
-        return f"idle, {change.name}" if change.name != "no op runs" else "idle, no op runs"
+        return f"idle, {change.name}"
     shapes = change.shapes_after or change.shapes_before
     known = [s for s in shapes if s]
     more = f" (and {len(known) - 1} more)" if len(known) > 1 else ""
     name = short_names([change.name], width)[0]
     return f"{name} {harmless(known[0], _SHAPES)}{more}" if known else name
+
+
+def labels(changes: Sequence[Change], width: int = _NAME) -> list[str]:
+    """The label of each; ops that would look alike are told apart by where they are called."""
+    plain = [label(c, width) for c in changes]
+    twice = {text for text in plain if plain.count(text) > 1}
+    return [
+        f"{text} in {short_names([_around(c.path)], width)[0]}" if text in twice else text
+        for text, c in zip(plain, changes, strict=True)
+    ]
+
+
+def _around(path: Sequence[str]) -> str:
+    """The ops around one, outermost first, each name once."""
+    return " > ".join(dict.fromkeys(path[:-1])) or "no other op"
 
 
 def details(change: Change) -> list[str]:

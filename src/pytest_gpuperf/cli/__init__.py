@@ -13,6 +13,7 @@ from gpuperf_analyzers._version import __version__
 COMMANDS = {
     "analyze": "the numbers of a trace, or of the traces of several ranks",
     "check": "judge a trace by limits: exit 0 fine, 1 FAIL or INVALID, 2 unreadable",
+    "compare": "two traces or sets, before and after: what explains the change, op by op",
     "metrics": "every metric with unit and formula",
 }
 """Subcommand to what it does; each is a module of this package with ``run(argv) -> int``."""

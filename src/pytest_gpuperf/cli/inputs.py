@@ -17,13 +17,18 @@ USAGE = 2
 
 
 def add_inputs(parser: argparse.ArgumentParser) -> None:
-    """Add the positional paths and ``--no-salvage``."""
+    """Add the positional paths and how to read them."""
     parser.add_argument(
         "paths",
         nargs="+",
         metavar="FILE|DIR",
         help="trace files of torch.profiler (.json, .json.gz), or folders of one file a rank",
     )
+    add_reading(parser)
+
+
+def add_reading(parser: argparse.ArgumentParser) -> None:
+    """Add ``--no-salvage`` and ``--jobs``."""
     parser.add_argument(
         "--no-salvage",
         action="store_true",
