@@ -6,7 +6,7 @@ the one before; from traces without ``cuda_sync`` events too, with what was assu
 
 from gpuperf_analyzers.critical_path.kinds import PathClass
 from gpuperf_analyzers.critical_path.marking import mark_trace
-from gpuperf_analyzers.critical_path.question import analyze
+from gpuperf_analyzers.critical_path.question import analyze, path_of_span
 from gpuperf_analyzers.critical_path.result import (
     Assumption,
     CriticalPaths,
@@ -24,4 +24,5 @@ __all__ = [
     "Segments",
     "analyze",
     "mark_trace",
+    "path_of_span",
 ]

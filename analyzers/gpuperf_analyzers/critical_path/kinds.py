@@ -57,7 +57,7 @@ ASSUMED: dict[Basis, str] = {
     Basis.WAIT_CALL: "a stream's wait for an unnamed event was for what ended last on another one",
     Basis.GRAPH: "a node of a graph waited for the node on another stream that ended last",
     Basis.BY_TIME: "work that started late waited for what ended last on another stream",
-    Basis.SHARED: "work that started late beside other streams waited for room on the device",
+    Basis.SHARED: "work that started late while other work ran waited for room to run",
     Basis.SYNC_CALL: "a blocking call waited for the activity that ended last inside it",
     Basis.THREAD: "a thread without events waited for what another one finished meanwhile",
     Basis.OVERLAP: "a kernel that started before its predecessor ended started because of it",

@@ -26,7 +26,7 @@ from gpuperf_analyzers.critical_path.walk import Leg, Place, Walk, Walker, ended
 from gpuperf_analyzers.critical_path.work import work_of
 from gpuperf_analyzers.trace.calls import launch_calls
 from gpuperf_analyzers.trace.classify import Device, names_mask
-from gpuperf_analyzers.trace.links import launches
+from gpuperf_analyzers.trace.links import launches, nest_rows
 from gpuperf_analyzers.trace.model import I64, Category, Trace
 from gpuperf_analyzers.trace.selection import activity
 from gpuperf_analyzers.trace.steps import Step, host_steps, steps
@@ -60,6 +60,19 @@ def analyze(trace: Trace, config: Config, device: Device) -> CriticalPaths:
         if basis in ASSUMED
     )
     return CriticalPaths(device, window, paths, assumptions)
+
+
+def path_of_span(
+    trace: Trace, config: Config, device: Device, start_ns: int, end_ns: int, name: str = "span"
+) -> Path:
+    """The critical path of any stretch of time, such as an annotation's.
+
+    It ends with the activity that ended last in the stretch, and so does the time that is its
+    length.
+    """
+    finder = _Finder(trace, config, device)
+    place = finder.last(end_ns)
+    return finder.path(name, start_ns, max(place.at, start_ns), place)
 
 
 class _Finder:
@@ -175,7 +188,10 @@ def _host_classes(trace: Trace, *, on_cpu: bool) -> I64:
 
 
 def _computing_ops(trace: Trace) -> I64:
-    """Ops of a CPU run that compute: all but those that dispatch or carry out a collective."""
-    rows = trace.rows(Category.CPU_OP)
-    dispatch = names_mask(trace, rows, lambda name: name.startswith(("c10d::", "gloo:")))
-    return rows[~dispatch]
+    """Ops of a CPU run that compute: all but what dispatches or carries out a collective."""
+    e = trace.events
+    host = trace.rows(Category.CPU_OP, Category.USER_ANNOTATION)
+    dispatch = names_mask(trace, host, lambda name: name.startswith(("c10d::", "gloo:")))
+    ops = trace.rows(Category.CPU_OP)
+    around = nest_rows(trace, host[dispatch]).innermost(e.track[ops].astype(np.int64), e.ts[ops])
+    return ops[around < 0]

@@ -64,7 +64,6 @@ class Walker:
         self._trace = trace
         call = np.maximum(work.launch_row, 0)
         self._called = (trace.events.ts[call] + trace.events.dur[call]).tolist()
-        self._on_cpu = on_cpu
         self._start_up = PathClass.CPU if on_cpu else PathClass.LAUNCH
         self._threads = threads
         self._row = work.row.tolist()
@@ -112,7 +111,7 @@ class Walker:
             return at, work, -1, f"nothing is known to come before {name}: no launch record"
         left, source = min(self._left[work], at), self._source[work]
         if basis is Basis.LAUNCH:
-            explained = self._on_cpu or at - self._called[work] <= LAUNCH_NS
+            explained = at - self._called[work] <= LAUNCH_NS
         else:
             explained = at - left <= SETTLE_NS
         path_class = self._start_up if explained else PathClass.UNKNOWN
