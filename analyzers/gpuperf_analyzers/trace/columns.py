@@ -151,7 +151,7 @@ class EventColumns:
         last("ts", n)[:] = ts
         last("dur", n)[:] = dur
         last("cat", n)[:] = cat
-        last("name", n)[:] = self.strings.texts([e.name for e in rows])
+        last("name", n)[:] = self.strings.names([e.name for e in rows])
         last("track", n)[:] = self.tracks.ids([e.pid for e in rows], [e.tid for e in rows])
         args = _arguments(rows)
         self.arguments.add(rows, args, cat)

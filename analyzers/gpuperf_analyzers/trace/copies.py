@@ -127,7 +127,8 @@ def _operand_bytes(dims: str, dtypes: str) -> int:
     size = DTYPE_BYTES.get(str(dtype).removeprefix("struct "))
     if size is None or not isinstance(shape, list) or not all(isinstance(n, int) for n in shape):
         return -1
-    return math.prod(shape) * size
+    total: int = math.prod(shape) * size
+    return total if 0 <= total < 2**62 else -1  # a shape that no memory holds is damage
 
 
 def copy_ops(trace: Trace) -> I64:

@@ -43,6 +43,13 @@ class Strings:
             texts = [None if isinstance(v, (list, dict)) else v for v in values]
             return np.fromiter(map(self._ids.__getitem__, texts), np.int32, len(texts))
 
+    def names(self, values: list[Any]) -> I32:
+        """As :meth:`texts`; what has no name is named "", so that every event has a string."""
+        ids = self.texts(values)
+        if len(ids) and ids.min() < 0:
+            ids[ids < 0] = self._ids[""]
+        return ids
+
     def raws(self, values: Iterable[Any], count: int) -> I32:
         """Ids of raw JSON texts; an empty one is absent."""
         return np.fromiter(map(self._ids.__getitem__, map(bytes, values)), np.int32, count)
