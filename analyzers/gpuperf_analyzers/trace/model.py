@@ -83,9 +83,10 @@ class Finding:
 class Events:
     """All complete events, sorted by (start, longer first, file order). Columns of equal length.
 
-    A `B`/`E` pair is one complete event. An event without a name is named "". ``dur`` is 0 where the file gives none (a quality
-    finding counts them). ``device`` and ``stream`` are set from ``args`` for GPU activity and
-    sync events only, -1 elsewhere. -1 stands for absent in every id column.
+    A `B`/`E` pair is one complete event. An event without a name is named "". ``dur`` is 0 where
+    the file gives none (a quality finding counts them). ``device`` and ``stream`` are set from
+    ``args`` for GPU activity and sync events only, -1 elsewhere. -1 stands for absent in every
+    id column.
     """
 
     name: I32
