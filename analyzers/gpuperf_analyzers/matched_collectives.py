@@ -23,13 +23,15 @@ from gpuperf_analyzers.collectives import Collective, analyze
 from gpuperf_analyzers.config import Config
 from gpuperf_analyzers.metrics import Value, absent
 from gpuperf_analyzers.trace.classify import devices
-from gpuperf_analyzers.trace.model import I64, Trace
+from gpuperf_analyzers.trace.model import I64, Finding, Trace
 
 if TYPE_CHECKING:
     import pandas as pd
 
 _Group = tuple[str, str]
 """A process group: its name and its ranks as the metadata has them, "" where it has none."""
+TOLD_SKEW_US = 50.0
+"""Clocks closer than this are corrected without a word."""
 _SIZES = (2**10, 2**15, 2**20, 2**25, 2**30)
 
 
@@ -91,6 +93,21 @@ class MatchedResult:
         mean = sum(size * rate for size, rate in sized) / total
         source = f"{len(sized)} collectives matched over {len(self.ranks)} ranks"
         yield Value("busbw", mean, n=len(sized), source=source)
+
+    def findings(self) -> Iterator[Finding]:
+        """Ranks whose clocks do not agree: corrected here, not in traces side by side."""
+        skewed = [r for r in self.ranks if abs(r.skew_us) >= TOLD_SKEW_US]
+        if skewed:
+            worst = max(skewed, key=lambda r: abs(r.skew_us))
+            yield Finding(
+                "clock-skew",
+                f"the clocks of {len(skewed)} of {len(self.ranks)} ranks differ from the median "
+                f"rank's, by the ends of their collectives; rank {worst.rank}'s by "
+                f"{worst.skew_us:g} µs (waits are corrected for it)",
+                len(skewed),
+                example=f"rank {worst.rank}: {worst.skew_us:g} µs",
+                at=f"rank {worst.rank}",
+            )
 
     def _why_none(self) -> str:
         if self.unmatched:

@@ -119,6 +119,7 @@ def analyze_set(traces: TraceSet, config: Config | None = None) -> SetAnalysis:
     matched = match(traces.traces, config) if len(ranks) > 1 else None
     if matched is not None:
         values |= {value.name: value for value in matched.metrics()}
+        findings += tuple(matched.findings())
     spread = {
         name: found
         for name in config.metrics
