@@ -9,52 +9,14 @@ from __future__ import annotations
 import difflib
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
-from enum import Enum
 from typing import Literal
 
 from gpuperf_analyzers.device_names import longest_prefix
 from gpuperf_analyzers.metrics import RATE_UNITS, Metric, Unit, Value
 from gpuperf_analyzers.quantities import QuantityError, parse_quantity
+from gpuperf_analyzers.verdicts import Verdict, worst
 
 Direction = Literal["min", "max", "regression", "exact"]
-
-
-class Verdict(str, Enum):
-    """What is said of a limit, a measurement or a test; the members stand from worst to best."""
-
-    FAIL = "FAIL"
-    """No part of the value's interval meets the limit."""
-    INVALID = "INVALID"
-    """The data cannot be judged."""
-    INCOMPARABLE = "INCOMPARABLE"
-    """The baseline is of another GPU, driver, torch or policy."""
-    NO_BASELINE = "NO-BASELINE"
-    """Nothing stored to compare with."""
-    AMBIGUOUS = "AMBIGUOUS"
-    """The interval straddles the limit."""
-    UNMEASURED = "UNMEASURED"
-    """No such counter, device or value here."""
-    PASS = "PASS"  # noqa: S105 - a verdict, not a password
-
-    def fails(self, *, strict: bool = False) -> bool:
-        """Whether a test of this verdict fails: FAIL and INVALID do, all but PASS if `strict`."""
-        if strict:
-            return self is not Verdict.PASS
-        return self in (Verdict.FAIL, Verdict.INVALID)
-
-    @property
-    def soft(self) -> bool:
-        """Whether this verdict passes a test with a warning line."""
-        return self is not Verdict.PASS and not self.fails()
-
-    def __str__(self) -> str:
-        return self.value
-
-
-def worst(verdicts: Iterable[Verdict]) -> Verdict:
-    """The worst verdict of several, in the order of :class:`Verdict`; PASS where there is none."""
-    order = list(Verdict)
-    return min(verdicts, key=order.index, default=Verdict.PASS)
 
 
 class LimitError(ValueError):
@@ -357,3 +319,18 @@ def compare(
     if meets(least):
         return Verdict.PASS
     return Verdict.AMBIGUOUS if meets(best) else Verdict.FAIL
+
+
+__all__ = [
+    "Direction",
+    "Judgement",
+    "Limit",
+    "LimitError",
+    "Target",
+    "Verdict",
+    "compare",
+    "judge",
+    "nearest",
+    "parse_limits",
+    "worst",
+]

@@ -7,7 +7,7 @@ only.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Any, Literal
 
 from gpuperf_analyzers.limits import Limit, LimitError, nearest, parse_limits
@@ -179,8 +179,7 @@ def parse_keywords(
     given = {k: v for k, v in keywords.items() if v is not None}
     options = {k: v for k, v in given.items() if k in _FIELDS}
     rest = {k: v for k, v in given.items() if k not in _FIELDS}
-    if "items" in options and "tokens" in options:
-        raise LimitError("items and tokens are two names of one thing: give one")
+    _refuse_items_and_tokens(options)
     settings = _settings(options, lambda key: key)
     if "device" in settings:
         settings["device_asked"] = "marker"
@@ -189,18 +188,29 @@ def parse_keywords(
     return Declaration(**{**kept, **settings, "marked": True, "limits": limits})
 
 
-def parse_items(items: object, tokens: object) -> dict[str, Any]:
-    """``items=``/``tokens=`` of one call as fields of the declaration; empty without either.
+def with_call(declaration: Declaration, written: Mapping[str, object]) -> Declaration:
+    """`declaration` with what one call of the fixture says for itself; None says nothing.
+
+    Parameters
+    ----------
+    declaration
+        The test's.
+    written
+        Keywords of the measurement, as the marker takes them.
 
     Raises
     ------
     LimitError
-        Both are given, or one is no positive whole number.
+        A keyword that cannot be understood.
     """
-    given = {k: v for k, v in (("items", items), ("tokens", tokens)) if v is not None}
-    if len(given) > 1:
+    given = {key: value for key, value in written.items() if value is not None}
+    _refuse_items_and_tokens(given)
+    return replace(declaration, **_settings(given, lambda key: key))
+
+
+def _refuse_items_and_tokens(written: Mapping[str, object]) -> None:
+    if "items" in written and "tokens" in written:
         raise LimitError("items and tokens are two names of one thing: give one")
-    return _settings(given, lambda key: key)
 
 
 def _settings(written: Mapping[str, object], label: Callable[[str], str]) -> dict[str, Any]:
@@ -222,6 +232,6 @@ __all__ = [
     "LimitError",
     "nearest",
     "parse_defaults",
-    "parse_items",
     "parse_keywords",
+    "with_call",
 ]

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, NoReturn, TypeVar
 
 import pytest
 
 from gpuperf_analyzers.limits import LimitError, Verdict
-from pytest_gpuperf.session.declaration import Declaration, parse_items
+from pytest_gpuperf.session.declaration import Declaration, with_call
 from pytest_gpuperf.session.measurement import Measurement
 from pytest_gpuperf.session.places import folder_name
 from pytest_gpuperf.session.user_frames import without_our_frames
@@ -108,6 +107,11 @@ class Gpuperf:
         teardown: Callable[[], object] | None = None,
         items: float | None = None,
         tokens: float | None = None,
+        flops: float | str | None = None,
+        bytes: float | str | None = None,  # noqa: A002 - the marker's own word
+        warmup: str | None = None,
+        max_time: str | None = None,
+        steps: int | None = None,
         name: str = "",
     ) -> T:
         """Measure ``fn()`` and return what its first call returned.
@@ -120,17 +124,27 @@ class Gpuperf:
             Called before and after each call of `fn`, outside the timed part.
         items, tokens
             How many one call handles, for the throughput.
+        flops, bytes, warmup, max_time, steps
+            As in the marker, for this measurement only.
         name
             Tells several measurements of one test apart.
 
         Raises
         ------
         pytest.UsageError
-            `fn` is not callable, or both `items` and `tokens` are given.
+            `fn` is not callable, or a keyword cannot be understood.
         """
         __tracebackhide__ = True
         self.called = True
-        declaration = self._with_items(items, tokens)
+        declaration = self._declared(
+            items=items,
+            tokens=tokens,
+            flops=flops,
+            bytes=bytes,
+            warmup=warmup,
+            max_time=max_time,
+            steps=steps,
+        )
         if not callable(fn):
             raise pytest.UsageError(f"gpuperf: {fn!r} is not a function to measure")
         if self._run.disabled:
@@ -156,6 +170,11 @@ class Gpuperf:
         backend: Literal["auto", "gloo", "nccl"] = "auto",
         items: float | None = None,
         tokens: float | None = None,
+        flops: float | str | None = None,
+        warmup: str | None = None,
+        max_time: str | None = None,
+        steps: int | None = None,
+        timeout: str | None = None,
         name: str = "",
     ) -> None:
         """Measure a step that runs on `world_size` ranks at once, one process each.
@@ -171,6 +190,8 @@ class Gpuperf:
             ``nccl`` on GPUs, ``gloo`` on the CPU; ``auto`` takes what is here.
         items, tokens
             How many one step of one rank handles, for the throughput.
+        flops, warmup, max_time, steps, timeout
+            As in the marker, for this measurement only.
         name
             Tells several measurements of one test apart.
 
@@ -181,7 +202,15 @@ class Gpuperf:
         """
         __tracebackhide__ = True
         self.called = True
-        declaration = self._with_items(items, tokens)
+        declaration = self._declared(
+            items=items,
+            tokens=tokens,
+            flops=flops,
+            warmup=warmup,
+            max_time=max_time,
+            steps=steps,
+            timeout=timeout,
+        )
         from pytest_gpuperf.session.ddp_failure import RankFailure
         from pytest_gpuperf.session.measuring_ranks import measure_ranks, run_ranks_once
 
@@ -214,10 +243,10 @@ class Gpuperf:
             self._region_limits[name] = region_limits(name, limits, self._run.metrics())
         return region(name)
 
-    def _with_items(self, items: float | None, tokens: float | None) -> Declaration:
+    def _declared(self, **written: object) -> Declaration:
         __tracebackhide__ = True
         try:
-            return replace(self.declaration, **parse_items(items, tokens))
+            return with_call(self.declaration, written)
         except LimitError as error:
             raise pytest.UsageError(f"gpuperf: {error}") from None
 

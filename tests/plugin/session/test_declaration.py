@@ -10,8 +10,8 @@ from pytest_gpuperf.session.declaration import (
     DEFAULTED,
     Declaration,
     parse_defaults,
-    parse_items,
     parse_keywords,
+    with_call,
 )
 
 METRICS = {metric.name: metric for metric in BUILTIN}
@@ -126,8 +126,12 @@ def test_the_device_of_the_marker_stands_over_the_option_and_that_over_the_ini_f
     assert (marker.device, marker.device_asked) == ("cuda:0", "marker")
 
 
-def test_items_of_one_call_are_read_like_the_markers() -> None:
-    assert parse_items(None, None) == {}
-    assert parse_items(None, 64) == {"items": 64.0, "items_unit": "tokens"}
+def test_one_call_says_for_itself_what_the_marker_says_for_all() -> None:
+    declaration = declared(items=8, steps=5, max_time="1s")
+    own = with_call(declaration, {"tokens": 64, "max_time": "200ms", "steps": None})
+    assert (own.items, own.items_unit, own.max_time_s, own.steps) == (64.0, "tokens", 0.2, 5)
+    assert with_call(declaration, {"items": None, "tokens": None}) == declaration
     with pytest.raises(LimitError, match="give one"):
-        parse_items(1, 1)
+        with_call(declaration, {"items": 1, "tokens": 1})
+    with pytest.raises(LimitError, match=r"^max_time: "):
+        with_call(declaration, {"max_time": 1})
