@@ -358,6 +358,22 @@ def test_a_step_that_launches_nothing_ends_on_the_host(tmp_path: Path) -> None:
     assert times(result.steps[1])["aten::nothing"] == 30
 
 
+def test_a_step_without_length_has_nothing_to_explain(tmp_path: Path) -> None:
+    t = KinetoTrace()
+    with t.step(1, at=0, dur=50):
+        t.launch("a", at=5, runs=(100, 120))
+    with t.step(2, at=50, dur=10):
+        pass
+    with t.step(3, at=60, dur=10):
+        t.launch("b", at=62, runs=(120, 130))
+    result = analyzed(t, tmp_path)
+    lengths = [p.length_ns for p in result.steps]
+    assert 0 in lengths
+    empty = result.steps[lengths.index(0)]
+    assert (empty.coverage, empty.bound, empty.share(PathClass.CPU)) == (1, None, None)
+    assert values(result)["critical_compute"].value is not None
+
+
 def test_another_devices_work_is_on_the_path_where_the_host_waited_for_it(tmp_path: Path) -> None:
     t = KinetoTrace()
     t.launch("here", at=-4, runs=(0, 10))
@@ -410,33 +426,47 @@ def test_on_a_cpu_an_op_that_waits_for_a_collective_leads_to_it(tmp_path: Path) 
 
 
 # ------------------------------------------------------------------ what holds of every path
-spans = st.tuples(st.integers(0, 300), st.integers(1, 60), st.integers(0, 3), st.booleans())
+times_ = st.integers(0, 400)
+kernels = st.tuples(times_, st.integers(0, 60), st.integers(0, 3), st.booleans(), st.booleans())
+ops = st.tuples(times_, st.integers(1, 80), st.integers(1, 3))
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(
-    work=st.lists(spans, min_size=1, max_size=25), syncs=st.lists(st.integers(0, 400), max_size=4)
+    work=st.lists(kernels, min_size=1, max_size=25),
+    host=st.lists(ops, max_size=15),
+    syncs=st.lists(times_, max_size=4),
+    waits=st.lists(times_, max_size=4),
 )
 def test_the_stretches_of_a_path_touch_and_their_classes_sum_to_what_it_reached(
-    tmp_path_factory: pytest.TempPathFactory, work: list[Any], syncs: list[int]
+    tmp_path_factory: pytest.TempPathFactory,
+    work: list[Any],
+    host: list[Any],
+    syncs: list[int],
+    waits: list[int],
 ) -> None:
     t = KinetoTrace()
     busy: dict[int, float] = {}
-    for at, length, stream, comm in sorted(work):
+    for at, length, stream, comm, recorded in sorted(work):
         begin = max(busy.get(stream, 0), at + 5)
         busy[stream] = begin + length
-        t.launch(NCCL if comm else "k", at=at, runs=(begin, begin + length), stream=stream)
+        t.launch(NCCL if comm else "k", at=at, runs=(begin, begin + length), stream=stream,
+                 recorded=recorded)  # fmt: skip
+    for at, length, thread in host:
+        t.op("aten::op", at=at, dur=length, tid=thread)
     for at in syncs:
         t.runtime("cudaDeviceSynchronize", at=at, dur=30)
+    for at in waits:
+        t.runtime("cudaStreamWaitEvent", at=at, dur=1)
     path = analyzed(t, tmp_path_factory.mktemp("path")).window
     s = path.segments
     assert (s.start[1:] == s.end[:-1]).all()
     assert (s.end > s.start).all()
-    assert int(s.end[-1]) == path.end_ns
-    assert int(s.start[0]) == path.reached_ns
     assert sum(path.by_class) == path.end_ns - path.reached_ns
     assert sum(i.time_ns for i in path.items) == path.end_ns - path.reached_ns
     assert 0 <= path.coverage <= 1
+    if len(s.start):
+        assert (int(s.start[0]), int(s.end[-1])) == (path.reached_ns, path.end_ns)
 
 
 def test_neither_the_hour_nor_the_number_of_a_stream_changes_the_path(tmp_path: Path) -> None:

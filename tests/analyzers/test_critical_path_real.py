@@ -16,7 +16,8 @@ from gpuperf_analyzers.critical_path import Path as FoundPath
 from gpuperf_analyzers.registry import load_config
 from gpuperf_analyzers.trace import read_trace
 from gpuperf_analyzers.trace.classify import devices
-from gpuperf_analyzers.trace.model import Trace
+from gpuperf_analyzers.trace.links import launches
+from gpuperf_analyzers.trace.model import Category, Trace
 
 ON_DEVICE = (PathClass.COMPUTE, PathClass.COMM, PathClass.MEMORY)
 FORWARD = "[param|pytorch.model.alex_net|0|0|0|measure|forward]"
@@ -90,7 +91,7 @@ def test_the_path_is_on_the_device_only_while_the_device_is_busy(
         for path, time_ in zip(
             (paths.window, *paths.steps), (times.window, *times.steps), strict=True
         ):
-            assert touches(path) or not path.length_ns
+            assert not path.length_ns or touches(path)
             assert path.length_ns == time_.window_ns
             assert sum(path.by_class[kind] for kind in ON_DEVICE) <= time_.busy_ns
             assert path.by_class[PathClass.COMM] <= time_.comm_ns
@@ -168,12 +169,22 @@ def test_of_an_annotation_the_device_time_on_the_path_is_the_one_that_hta_finds(
 
 
 @pytest.mark.filterwarnings("ignore")
-def test_across_streams_the_device_time_on_the_path_is_the_one_that_hta_finds(
+def test_across_streams_the_kernel_time_on_the_path_is_the_one_that_hta_finds(
     shared_traces: Path, config: Config
 ) -> None:
+    """HTA's goes through a fill of 1 µs that ended as the kernel's launch call began.
+
+    The kernel could not have started before that call, however short the fill.
+    """
     expected = hta_on_device(shared_traces / MULTI_STREAM, "", 0)
-    _, result = analyzed(shared_traces / MULTI_STREAM, config)
-    assert on_device(result.window) == expected
+    trace, result = analyzed(shared_traces / MULTI_STREAM, config)
+    assert result.window.by_class[PathClass.COMPUTE] / 1e3 == expected - 1
+    (kernel,) = (i for i in result.window.items if i.path_class is PathClass.COMPUTE)
+    row = int(trace.rows(Category.KERNEL)[-1])
+    call = int(launches(trace)[row])
+    fill = int(trace.rows(Category.MEMSET)[-1])
+    assert kernel.name == trace.name_of(row)
+    assert trace.events.ts[call] >= trace.events.end[fill]
 
 
 @pytest.mark.filterwarnings("ignore")

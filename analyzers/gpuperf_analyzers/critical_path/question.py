@@ -159,8 +159,6 @@ class _Finder:
 
 def _with_reason(path: Path, walk: Walk) -> Path:
     """`path` with the reason why it is none, where it leaves too much of the time open."""
-    if not path.length_ns:
-        return replace(path, reason="it has no length")
     if path.coverage >= LEAST_COVERAGE:
         return path
     reasons = []

@@ -93,20 +93,27 @@ class Path:
 
     @property
     def coverage(self) -> float:
-        """Explained time on the path / length: the rest was not reached, or nothing explains it."""
+        """Explained time on the path / length: the rest was not reached, or nothing explains it.
+
+        1 where there is no time to explain.
+        """
         if not self.length_ns:
-            return 0.0
+            return 1.0
         unknown = self.by_class[PathClass.UNKNOWN]
         return (self.end_ns - self.reached_ns - unknown) / self.length_ns
 
     @property
     def bound(self) -> PathClass | None:
         """The class with the most time on the path; None where it is not called a path."""
-        return None if self.reason else PathClass(int(np.argmax(self.by_class)))
+        return (
+            None if self.reason or not self.length_ns else PathClass(int(np.argmax(self.by_class)))
+        )
 
     def share(self, path_class: PathClass) -> float | None:
-        """Time of a class / length: no less is gained by making only that class faster."""
-        return None if self.reason else self.by_class[path_class] / self.length_ns
+        """Time of a class / length: no more is gained by making only that class faster."""
+        if self.reason or not self.length_ns:
+            return None
+        return self.by_class[path_class] / self.length_ns
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,9 +172,11 @@ class CriticalPaths:
 
     def _time(self, name: str, path_class: PathClass) -> Value:
         us = [p.by_class[path_class] / 1e3 for p in self.paths]
+        assumed = sum(a.count for a in self.assumptions)
+        rests = f", {assumed} of its links assumed" if assumed else ""
         if not self.steps:
-            return Value(name, us[0], source=f"whole window: {NO_STEPS}")
-        return stats.median_value(name, us, f"median of {len(us)} steps")
+            return Value(name, us[0], source=f"whole window{rests}: {NO_STEPS}")
+        return stats.median_value(name, us, f"median of {len(us)} steps{rests}")
 
     @property
     def items(self) -> tuple[Item, ...]:

@@ -44,7 +44,8 @@ def blocking_rows(trace: Trace) -> I64:
     """Calls after which the host goes on only when something is done.
 
     Those of :func:`~gpuperf_analyzers.trace.syncs.blocking_calls`, and asynchronous copies during
-    whose call the copy ended (from or to pageable memory they block).
+    whose call the copy ended (from or to pageable memory they block). Calls of the driver's
+    allocator count as the host's own work, though some of them wait for the device too.
     """
     e = trace.events
     copies = trace.rows(Category.MEMCPY)

@@ -14,7 +14,7 @@ from gpuperf_analyzers.critical_path.work import Work
 from gpuperf_analyzers.trace.model import I64, Trace
 
 _STUCK = 1000
-"""Jumps without getting earlier after which a path is given up."""
+"""Jumps without getting earlier, beyond one for each piece of work, that end a path."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +92,7 @@ class Walker:
             else:
                 at, work, track, reason = self._leave_thread(track, at, until, legs, bases)
             stuck = stuck + 1 if at >= before else 0
-            if stuck > _STUCK:
+            if stuck > _STUCK + len(self._row):
                 reason = "the events of the trace wait for each other in a circle"
         kept = tuple(
             leg if leg.start >= until else replace(leg, start=until)
