@@ -18,6 +18,7 @@ from gpuperf_analyzers.config import Config
 from gpuperf_analyzers.flop_formulas import FORMULAS
 from gpuperf_analyzers.flop_formulas.counting import CountedOps, OpKind, counted_ops
 from gpuperf_analyzers.flop_formulas.precision import FP32_OR_TF32, float32_types, type_of
+from gpuperf_analyzers.flop_formulas.roofline import roofline
 from gpuperf_analyzers.hardware import find_peak, peak_tflops
 from gpuperf_analyzers.hookspecs import Peak
 from gpuperf_analyzers.metrics import Value, absent
@@ -40,9 +41,10 @@ class OpFlops:
     """All calls of one op with the same shapes and types on one device.
 
     ``time_us`` is the union of the kernels they launched (of the calls themselves on the CPU),
-    ``tflops = flops / time``. ``moved_bytes`` is the ideal traffic, each operand once;
-    ``intensity = flops / moved_bytes``. ``attainable_tflops = min(peak, intensity x memory
-    bandwidth)`` where the device's peaks are known.
+    ``tflops = flops / time``. ``moved_bytes`` is the ideal traffic, each operand once; ``gb_s =
+    moved_bytes / time`` and ``intensity = flops / moved_bytes``. ``attainable_tflops = min(peak,
+    intensity x memory bandwidth)`` where the device's peaks are known, ``bound`` which of the two
+    it is (``compute``, ``memory``), ``share_of_attainable = tflops / attainable_tflops``.
     """
 
     name: str
@@ -54,8 +56,11 @@ class OpFlops:
     time_us: float
     tflops: float | None
     moved_bytes: int | None
+    gb_s: float | None
     intensity: float | None
     attainable_tflops: float | None
+    bound: str
+    share_of_attainable: float | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +91,14 @@ class FlopsResult:
     """Calls of ops with a formula whose shapes were not recorded or do not suffice."""
     absent_reason: str
     no_peak_reason: str
+
+    @property
+    def gb_s(self) -> float | None:
+        """Ideal traffic of all ops / window, GB = 1e9; None where one op's is not known."""
+        moved = [op.moved_bytes for op in self.ops]
+        if not moved or not self.window_us or any(m is None for m in moved):
+            return None
+        return sum(m or 0 for m in moved) / self.window_us / 1e3
 
     def metrics(self) -> Iterator[Value]:
         """``flops``, ``flop_coverage``, ``tflops`` and ``hfu``."""
@@ -312,12 +325,8 @@ def _table(trace: Trace, work: _Work, peak: Peak | None) -> tuple[OpFlops, ...]:
 
 
 def _row(kind: OpKind, dtype: str, calls: int, time_ns: int, peak: Peak | None) -> OpFlops:
-    intensity = kind.flops / kind.moved if kind.moved else None
-    attainable = peak_tflops(peak, dtype) if peak is not None else None
-    if peak is None or peak.memory_gb_s is None or intensity is None or attainable is None:
-        attainable = None
-    else:
-        attainable = min(attainable, intensity * peak.memory_gb_s / 1e3)
+    moved = None if kind.moved is None else kind.moved * calls
+    placed = roofline(kind.flops * calls, moved, time_ns, peak, dtype)
     return OpFlops(
         name=kind.call.name,
         shapes=" ".join("x".join(map(str, d)) for d in kind.call.dims if d),
@@ -326,8 +335,11 @@ def _row(kind: OpKind, dtype: str, calls: int, time_ns: int, peak: Peak | None) 
         calls=calls,
         flops=kind.flops * calls,
         time_us=time_ns / 1e3,
-        tflops=kind.flops * calls / time_ns / 1e3 if time_ns else None,
-        moved_bytes=None if kind.moved is None else kind.moved * calls,
-        intensity=intensity,
-        attainable_tflops=attainable,
+        tflops=placed.tflops,
+        moved_bytes=moved,
+        gb_s=placed.gb_s,
+        intensity=placed.intensity,
+        attainable_tflops=placed.attainable_tflops,
+        bound=placed.bound,
+        share_of_attainable=placed.share,
     )

@@ -39,6 +39,7 @@ _FORWARD = {
     "aten::conv_transpose3d": _Signature(transposed=True),
     "aten::convolution": _Signature(transposed=6),
     "aten::_convolution": _Signature(transposed=6),
+    "aten::convolution_overrideable": _Signature(transposed=6),
     "aten::cudnn_convolution": _Signature(stride=3, padding=2, dilation=4),
     "aten::cudnn_convolution_transpose": _Signature(transposed=True),
     "aten::cudnn_convolution_relu": _Signature(),
@@ -116,6 +117,20 @@ def _backward(call: OpCall) -> int | None:
     return 2 * grad[0] * prod(weight) * prod(points) * (bool(mask[0]) + bool(mask[1]))
 
 
+def _backward_traffic(call: OpCall) -> int | None:
+    """The output's gradient, and for each gradient asked for what it reads and writes, once."""
+    grad, x, weight = (shape(call, i, 3, 4, 5) for i in range(3))
+    mask, size = scalar(call, 10), element_size(call, 0)
+    if grad is None or x is None or weight is None or size is None:
+        return None
+    if not isinstance(mask, list) or len(mask) < 2:
+        return None
+    # The input's gradient reads the weight and is as large as the input; the weight's gradient
+    # reads the input and is as large as the weight.
+    each = prod(x) + prod(weight)
+    return size * (prod(grad) + each * (bool(mask[0]) + bool(mask[1])))
+
+
 def _input_gradient(call: OpCall) -> int | None:
     """Of ``aten::cudnn_convolution_backward_input``: no scalar is needed."""
     grad, weight = shape(call, 1, 3, 4, 5), shape(call, 2, 3, 4, 5)
@@ -126,7 +141,9 @@ def _input_gradient(call: OpCall) -> int | None:
 
 CONVOLUTION: tuple[FlopFormula, ...] = (
     *(forward(op, signature) for op, signature in _FORWARD.items()),
-    FlopFormula("aten::convolution_backward", _backward, "2·N·|weight|·|out| a gradient"),
+    FlopFormula(
+        "aten::convolution_backward", _backward, "2·N·|weight|·|out| a gradient", _backward_traffic
+    ),
     FlopFormula(
         "aten::cudnn_convolution_backward_input", _input_gradient, "2·N·|weight|·|out| a gradient"
     ),

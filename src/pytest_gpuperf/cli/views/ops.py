@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from gpuperf_analyzers.analysis import DeviceAnalysis
-    from gpuperf_analyzers.flops import FlopsResult
+    from gpuperf_analyzers.flops import FlopsResult, OpFlops
     from gpuperf_analyzers.kernels import KernelsResult
 
 _NUMBERS = 42
@@ -99,10 +99,10 @@ def _unlinked(kernels: KernelsResult) -> list[str]:
 
 def _print_flops(console: Console, flops: FlopsResult, top: int, room: int) -> None:
     shown = table(
-        "FLOPs by op", "calls", "dtype", "FLOP", "TFLOPS", "bound", "FLOP/B", numbers="rest"
+        "FLOPs by op", "calls", "dtype", "FLOP", "TFLOPS", "of at most", "GB/s", numbers="rest"
     )
     rows = flops.ops[:top]
-    space = room - 14
+    space = room - 18
     for row, name in zip(rows, short_names([r.name for r in rows], space), strict=True):
         shapes = _shapes(row.shapes, space - len(name) - 1)
         shown.add_row(
@@ -111,11 +111,18 @@ def _print_flops(console: Console, flops: FlopsResult, top: int, room: int) -> N
             words(row.dtype),
             words(show(row.flops, "FLOP")),
             words("-" if row.tflops is None else number(row.tflops)),
-            words("-" if row.attainable_tflops is None else number(row.attainable_tflops)),
-            words("-" if row.intensity is None else number(row.intensity)),
+            words(_roof(row)),
+            words("-" if row.gb_s is None else number(row.gb_s)),
         )
     emit(console, shown)
     if flops.uncovered:
         time = ", ".join(f"{harmless(n, 40)} {show(us, 'us')}" for n, us in flops.uncovered[:3])
         emit(console, words(f"no FLOP formula for: {time}"))
         console.print()
+
+
+def _roof(row: OpFlops) -> str:
+    """What the op could reach, and whether compute or memory holds it there."""
+    if row.attainable_tflops is None:
+        return "-"
+    return f"{number(row.attainable_tflops)} {row.bound}"

@@ -9,6 +9,7 @@ from pytest_gpuperf.cli.views.collectives import print_collectives
 from pytest_gpuperf.cli.views.critical_path import print_critical_path
 from pytest_gpuperf.cli.views.header import grouped, print_findings, print_header
 from pytest_gpuperf.cli.views.host import print_host
+from pytest_gpuperf.cli.views.launchers import print_launchers
 from pytest_gpuperf.cli.views.memory import print_memory
 from pytest_gpuperf.cli.views.ops import print_ops
 from pytest_gpuperf.cli.views.ranks import print_matched, print_ranks
@@ -79,6 +80,7 @@ def print_rank(console: Console, rank: Analysis, *, top: int, step: str | None) 
         print_timeline(console, device, step)
         print_gaps(console, device, top)
         print_ops(console, device, top)
+        print_launchers(console, device, top)
         print_collectives(console, device, top)
         print_host(console, device, top)
         print_critical_path(console, device, top)
