@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 from gpuperf_analyzers.combining import values_json, worst_of
 from gpuperf_analyzers.config import Config
+from gpuperf_analyzers.flop_agreement import flops_disagree
 from gpuperf_analyzers.live_block import LiveBlock
 from gpuperf_analyzers.metrics import Metric, Value, absent
 from gpuperf_analyzers.own_trace import (
-    flops_disagree,
     live_block,
     merged_values,
     steps_missing,
@@ -163,7 +163,7 @@ def analyze(trace: Trace, config: Config | None = None) -> Analysis:
     if block is not None:
         findings += steps_missing(block, min((len(d.steps) for d in found), default=0), config)
     if block is not None and len(found) == 1:
-        findings += flops_disagree(block, found[0].results["flops"], len(found[0].steps))
+        findings += tuple(flops_disagree(trace, config, block, found[0].steps))
     return Analysis(
         path=trace.path,
         rank=trace.rank,

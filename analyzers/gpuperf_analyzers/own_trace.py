@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from gpuperf_analyzers.config import Config
-from gpuperf_analyzers.display import show
-from gpuperf_analyzers.flops import FlopsResult
 from gpuperf_analyzers.live_block import LiveBlock, parse_live_block
 from gpuperf_analyzers.live_values import live_values
 from gpuperf_analyzers.metrics import Value
@@ -16,7 +14,6 @@ from gpuperf_analyzers.trace.model import Finding, Trace
 from gpuperf_analyzers.trace.recomputation import recomputation
 
 FEWEST_STEPS_FOR_AN_INTERVAL = 6
-FLOPS_TOLERANCE = 0.01
 _LIVE_SCOPE = frozenset({"step_time", "step_time_p99", "throughput", "tflops", "mfu", "hfu"})
 """Metrics that a live run times without the profiler: lost steps leave them right."""
 
@@ -72,32 +69,6 @@ def steps_missing(block: LiveBlock, found: int, config: Config) -> tuple[Finding
                 for name, metric in config.metrics.items()
                 if metric.scope != "run" and name not in _LIVE_SCOPE
             ),
-        ),
-    )
-
-
-def flops_disagree(block: LiveBlock, flops: FlopsResult, steps: int) -> tuple[Finding, ...]:
-    """A finding where the counted FLOPs and those of the recorded shapes are more than 1% apart.
-
-    Compared over the ops that both know, by name, per step.
-    """
-    shapes: dict[str, int] = {}
-    for op in flops.ops:
-        shapes[op.name] = shapes.get(op.name, 0) + op.flops
-    both = sorted(shapes.keys() & block.flops_by_op.keys())
-    counted = sum(block.flops_by_op[name] for name in both)
-    recorded = sum(shapes[name] for name in both) / steps if steps else 0.0
-    if not counted or not steps or abs(recorded - counted) <= FLOPS_TOLERANCE * counted:
-        return ()
-    worst = max(both, key=lambda name: abs(shapes[name] / steps - block.flops_by_op[name]))
-    return (
-        Finding(
-            "flops-disagree",
-            f"{show(counted, 'FLOP')} a step were counted, the trace's shapes give "
-            f"{show(recorded, 'FLOP')} for the same ops",
-            count=len(both),
-            example=worst,
-            invalidates=frozenset({"flops", "tflops", "mfu", "hfu"}),
         ),
     )
 

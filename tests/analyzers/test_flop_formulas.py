@@ -323,3 +323,56 @@ def test_ideal_traffic_reads_each_operand_once_and_writes_the_result() -> None:
 def test_every_formula_has_a_label_and_no_op_has_two() -> None:
     assert all(f.label for f in FORMULAS)
     assert len(BY_OP) == len(FORMULAS)
+
+
+# One layer of T = 5 steps, batch 3, 8 -> 16, an LSTM's four gates: W_ih is 64 x 8, W_hh 64 x 16,
+# and each is a product of 2·64·(8 or 16) FLOP for each of the 5·3 rows.
+LSTM = 2 * 15 * 64 * (8 + 16)
+
+
+def test_a_recurrent_layer_multiplies_each_step_by_each_weight() -> None:
+    layer = ((5, 3, 8), (64, 8), (64, 16), (64,), (64,), (3, 16), (3, 16), *((),) * 9)
+    assert flops("aten::mkldnn_rnn_layer", layer) == LSTM
+    assert flops("aten::mkldnn_rnn_layer_backward", layer) == 2 * LSTM
+    # cuDNN: all layers in one call; a second one takes the 16 of the first.
+    weights = ((64, 8), (64, 16), (64,), (64,), (64, 16), (64, 16), (64,), (64,))
+    whole = LSTM + 2 * 15 * 64 * (16 + 16)
+    assert flops("aten::_cudnn_rnn", ((5, 3, 8), weights, *((),) * 13)) == whole
+    masks = {"[True, True, True, True]": 2, "[True, True, True, False]": 1}
+    for mask, passes in masks.items():
+        concrete = (*("",) * 21, mask)
+        dims = ((5, 3, 8), weights, *((),) * 20)
+        assert flops("aten::_cudnn_rnn_backward", dims, (), concrete) == passes * whole
+
+
+def test_a_packed_batch_counts_its_own_lengths() -> None:
+    weights = ((64, 8), (64, 16))
+    assert flops("aten::_cudnn_rnn", ((7, 8), weights, *((),) * 13)) == 2 * 7 * 64 * (8 + 16)
+
+
+def test_a_fused_encoder_layer_is_the_sum_of_its_products() -> None:
+    batch, rows, width, heads, hidden = 2, 6, 16, 4, 32
+    projections = 4 * 2 * batch * rows * width * width  # query, key, value, output
+    scores = 2 * 2 * batch * heads * rows * rows * (width // heads)  # Q·Kᵀ and P·V
+    feed_forward = 2 * 2 * batch * rows * width * hidden
+    x, packed, out = (batch, rows, width), (3 * width, width), (width, width)
+    attention = (x, x, x, (), (), packed, (3 * width,), out, (width,), *((),) * 4)
+    assert flops("aten::_native_multi_head_attention", attention) == projections + scores
+    layer = (
+        x, (), (), packed, (3 * width,), out, (width,), (), (), (), *((width,),) * 4,
+        (hidden, width), (hidden,), (width, hidden), (width,), (), (),
+    )  # fmt: skip
+    found = flops("aten::_transformer_encoder_layer_fwd", layer)
+    assert found == projections + scores + feed_forward
+
+
+def test_attention_over_another_sequence_counts_both_lengths() -> None:
+    q, k, packed = (2, 6, 16), (2, 9, 16), (48, 16)
+    dims = (q, k, k, (), (), packed, (48,), (16, 16), (16,), *((),) * 4)
+    products = 2 * 2 * 16 * 16 * (6 + 9 + 9 + 6)
+    assert flops("aten::_native_multi_head_attention", dims) == products + 4 * 2 * 6 * 9 * 16
+
+
+def test_nested_batches_of_a_fused_layer_have_no_number() -> None:
+    dims = ((), (), (), (), (), (48, 16), (48,), (16, 16), (16,), *((),) * 4)
+    assert flops("aten::_native_multi_head_attention", dims) is None

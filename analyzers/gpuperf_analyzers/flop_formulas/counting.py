@@ -7,7 +7,7 @@ whose shapes or scalars were not recorded gives no number, and the op around it 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -62,13 +62,74 @@ def counted_ops(trace: Trace, formulas: Mapping[str, FlopFormula]) -> CountedOps
     return found
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class _Valued:
+    """Every op call whose formula gives a number, nested ones too.
+
+    ``at`` are positions in the nesting, ``kind[i]`` the signature of each. The counts are those
+    of :class:`CountedOps`.
+    """
+
+    kinds: tuple[OpKind, ...]
+    at: I64
+    kind: I64
+    without_shapes: int
+    without_number: int
+
+
+def outermost_calls(
+    trace: Trace, formulas: Mapping[str, FlopFormula], names: Collection[str]
+) -> tuple[I64, I64]:
+    """Calls of the ops `names` that are not inside another of them: event rows, and their FLOP.
+
+    A call without a number is left out, and so is what is inside it.
+    """
+    nest, valued = nesting(trace), _valued(trace, formulas)
+    around, parent = _nearest(nest.parent, _named(trace, nest.rows, names)), nest.parent[valued.at]
+    own = around[valued.at] == valued.at
+    inside = np.where(parent >= 0, around[parent], -1) >= 0
+    top = own & ~inside
+    flops = np.array([kind.flops for kind in valued.kinds], dtype=np.int64)
+    return nest.rows[valued.at[top]], flops[valued.kind[top]]
+
+
+def calls_outside(
+    trace: Trace, formulas: Mapping[str, FlopFormula], names: Collection[str]
+) -> tuple[I64, I64]:
+    """Counted calls that neither are nor are inside one of the ops `names`: rows, and FLOP."""
+    nest, counted = nesting(trace), counted_ops(trace, formulas)
+    known = np.zeros(len(trace.events), dtype=np.bool_)
+    known[nest.rows] = _nearest(nest.parent, _named(trace, nest.rows, names)) >= 0
+    flops = np.array([kind.flops for kind in counted.kinds], dtype=np.int64)
+    outside = ~known[counted.rows]
+    return counted.rows[outside], flops[counted.kind[outside]]
+
+
+def _named(trace: Trace, rows: I64, names: Collection[str]) -> Bool:
+    """Whether each row's event has one of `names`."""
+    wanted = np.array([s in names for s in trace.strings], dtype=np.bool_)
+    mask: Bool = wanted[trace.events.name[rows]] if len(wanted) else np.zeros(0, dtype=np.bool_)
+    return mask
+
+
 def _count(trace: Trace, formulas: Mapping[str, FlopFormula]) -> CountedOps:
+    found = _valued(trace, formulas)
+    return _innermost(
+        trace, found.kinds, found.at, found.kind, found.without_shapes, found.without_number
+    )
+
+
+def _valued(trace: Trace, formulas: Mapping[str, FlopFormula]) -> _Valued:
+    cached = trace.memo.get("valued_ops")
+    if cached is None or cached[0] is not formulas:
+        cached = trace.memo["valued_ops"] = (formulas, _find_valued(trace, formulas))
+    found: _Valued = cached[1]
+    return found
+
+
+def _find_valued(trace: Trace, formulas: Mapping[str, FlopFormula]) -> _Valued:
     e, nest = trace.events, nesting(trace)
-    has_formula = np.array([s in formulas for s in trace.strings], dtype=np.bool_)
-    if len(nest.rows) and has_formula.any():
-        at = np.flatnonzero(has_formula[e.name[nest.rows]])
-    else:
-        at = np.empty(0, dtype=np.int64)
+    at = np.flatnonzero(_named(trace, nest.rows, formulas))
     rows = nest.rows[at]
     signature = np.stack([e.name[rows], e.dims[rows], e.dtypes[rows], e.concrete[rows]], axis=1)
     unique, inverse, calls = np.unique(signature, axis=0, return_inverse=True, return_counts=True)
@@ -81,8 +142,8 @@ def _count(trace: Trace, formulas: Mapping[str, FlopFormula]) -> CountedOps:
             kinds.append(kind)
     kind_at = kind_of[inverse.reshape(-1)] if len(at) else np.empty(0, dtype=np.int64)
     bare = unique[:, 1] < 0
-    return _innermost(
-        trace, tuple(kinds), at[kind_at >= 0], kind_at[kind_at >= 0],
+    return _Valued(
+        tuple(kinds), at[kind_at >= 0], kind_at[kind_at >= 0],
         int(calls[bare].sum()), int(calls[~bare & (kind_of < 0)].sum()),
     )  # fmt: skip
 

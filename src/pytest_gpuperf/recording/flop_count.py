@@ -6,13 +6,16 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from gpuperf_analyzers.flop_formulas.arguments import is_complex
 from pytest_gpuperf.recording.errors import import_torch
+from pytest_gpuperf.recording.op_calls import find_op, op_call, op_name
 from pytest_gpuperf.recording.tf32 import Tf32
 
 if TYPE_CHECKING:
     import torch
 
     from gpuperf_analyzers.config import Config
+    from gpuperf_analyzers.hookspecs import FlopFormula
 
 # fmt: off
 _DTYPE_NAMES = {
@@ -23,6 +26,8 @@ _DTYPE_NAMES = {
 # fmt: on
 
 _NO_TF32 = Tf32()
+_BY_VALUES = " (by values)"
+"""Marks what torch counted from the values of arguments, which no trace has."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +38,7 @@ class FlopCount:
     by_dtype: Mapping[str, int] = field(default_factory=dict)
     source: str = "flop_counter"
     by_op: Mapping[str, int] = field(default_factory=dict)
-    """By op (``aten::mm``), to hold against what the trace's shapes give."""
+    """By op (``aten::mm``), to hold against what the trace's shapes give; sums to ``flops``."""
 
 
 def dtype_name(dtype: torch.dtype, *, tf32: bool = False) -> str:
@@ -46,7 +51,10 @@ def dtype_name(dtype: torch.dtype, *, tf32: bool = False) -> str:
 def count_flops(
     call: Callable[[], object], *, tf32: Tf32 = _NO_TF32, config: Config | None = None
 ) -> FlopCount:
-    """Count the FLOP of one `call` with ``torch.utils.flop_counter``.
+    """Count the FLOP of one `call`, as ``torch.utils.flop_counter`` comes by its ops.
+
+    The formulas are those that traces are read by, so that both give the same number; torch's
+    own where we have none, or where ours cannot tell from the shapes alone.
 
     Parameters
     ----------
@@ -55,43 +63,72 @@ def count_flops(
     tf32
         Which float32 ops run as TF32.
     config
-        Its formulas of custom ops (outside ``aten``) are counted too.
+        Its formulas, those of plugins for custom ops among them; None takes the built-in ones.
     """
     torch = import_torch()
     from torch.utils.flop_counter import FlopCounterMode, flop_registry
 
-    by_dtype: dict[str, int] = {}
-    by_op: dict[str, int] = {}
-
-    def tally(op: object, formula: Callable[..., Any]) -> Callable[..., Any]:
-        op_name = str(op).replace(".", "::", 1)
-        as_tf32 = tf32.convolution if "convolution" in str(op) else tf32.matmul
-
-        def counted(*args: Any, **kwargs: Any) -> Any:
-            flops = formula(*args, **kwargs)
-            name = _first_dtype(torch, args, as_tf32)
-            by_dtype[name] = by_dtype.get(name, 0) + int(flops)
-            by_op[op_name] = by_op.get(op_name, 0) + int(flops)
-            return flops
-
-        # Asks the counter to hand over tensors, which know their dtype, and not shapes only.
-        counted._get_raw = True  # type: ignore[attr-defined] # noqa: SLF001
-        return counted
-
-    formulas = dict(flop_registry)
-    formulas.update(_custom_formulas(torch, config))
-    mode = FlopCounterMode(
-        display=False, custom_mapping={op: tally(op, formula) for op, formula in formulas.items()}
-    )
+    tally = _Tally(torch, tf32)
+    mapping = {op: tally.counting(op, None, theirs) for op, theirs in flop_registry.items()}
+    for op, ours in _our_formulas(torch, config).items():
+        mapping[op] = tally.counting(op, ours, flop_registry.get(op))
+    mode = FlopCounterMode(display=False, custom_mapping=mapping)
     with mode:
         call()
     total = int(mode.get_total_flops())
     if not total:
         return FlopCount(None, source="not counted: no op that has a FLOP formula was seen")
-    if sum(by_dtype.values()) != total:
+    if sum(tally.by_dtype.values()) != total:
         # A conditional counts its dearer branch, but both were seen.
-        by_dtype, by_op = {}, {}
-    return FlopCount(total, by_dtype, by_op=by_op)
+        return FlopCount(total)
+    return FlopCount(total, tally.by_dtype, by_op=tally.by_op)
+
+
+class _Tally:
+    """FLOP of the ops seen, by dtype and by op."""
+
+    def __init__(self, torch: Any, tf32: Tf32) -> None:
+        self.by_dtype: dict[str, int] = {}
+        self.by_op: dict[str, int] = {}
+        self._torch = torch
+        self._tf32 = tf32
+
+    def counting(
+        self, op: Any, ours: FlopFormula | None, theirs: Callable[..., Any] | None
+    ) -> Callable[..., int]:
+        """What torch's counter is to call for `op`: our formula, and torch's where it cannot."""
+        name = op_name(op)
+        as_tf32 = self._tf32.convolution if "conv" in name else self._tf32.matmul
+
+        def counted(*args: Any, out_val: Any = None, **kwargs: Any) -> int:
+            flops, label = None, name
+            if ours is not None:
+                call = op_call(self._torch, op, args, kwargs)
+                if is_complex(call):
+                    return 0  # a multiply-add of complex numbers is not 2 FLOP
+                flops = ours.count(call)
+                label += _BY_VALUES if flops is None else ""
+            if flops is None and theirs is not None:
+                flops = theirs(*args, out_val=out_val, **kwargs)
+            if not flops:
+                return 0
+            dtype = _first_dtype(self._torch, args, as_tf32)
+            self.by_dtype[dtype] = self.by_dtype.get(dtype, 0) + int(flops)
+            self.by_op[label] = self.by_op.get(label, 0) + int(flops)
+            return int(flops)
+
+        # Asks the counter to hand over tensors, which know their dtype, and not shapes only.
+        counted._get_raw = True  # type: ignore[attr-defined] # noqa: SLF001
+        return counted
+
+
+def _our_formulas(torch: Any, config: Config | None) -> dict[Any, FlopFormula]:
+    """The formulas of `config` by op, as far as this torch and what is loaded have the op."""
+    from gpuperf_analyzers.flop_formulas import FORMULAS
+
+    formulas = {f.op: f for f in FORMULAS} if config is None else config.flop_formulas
+    found = ((find_op(torch, name), formula) for name, formula in formulas.items())
+    return {op: formula for op, formula in found if op is not None}
 
 
 def _first_dtype(torch: Any, args: tuple[Any, ...], tf32: bool) -> str:
@@ -100,36 +137,3 @@ def _first_dtype(torch: Any, args: tuple[Any, ...], tf32: bool) -> str:
         if isinstance(arg, torch.Tensor):
             return dtype_name(arg.dtype, tf32=tf32)
     return "unknown"
-
-
-def _custom_formulas(torch: Any, config: Config | None) -> dict[Any, Callable[..., int]]:
-    """Formulas of loaded ops outside ``aten``, as functions of the op's own arguments."""
-    from gpuperf_analyzers.hookspecs import FlopFormula, OpCall
-
-    def adapt(formula: FlopFormula) -> Callable[..., int]:
-        def count(*args: Any, out_val: Any = None, **_: Any) -> int:  # noqa: ARG001
-            call = OpCall(
-                formula.op,
-                dims=tuple(_dims(torch, a) for a in args),
-                dtypes=tuple(str(getattr(a, "dtype", "")).removeprefix("torch.") for a in args),
-                concrete=tuple("" if isinstance(a, torch.Tensor) else str(a) for a in args),
-            )
-            return formula.count(call) or 0
-
-        return count
-
-    found: dict[Any, Callable[..., int]] = {}
-    for op, formula in (config.flop_formulas if config is not None else {}).items():
-        namespace, _, name = op.partition("::")
-        if namespace != "aten" and hasattr(getattr(torch.ops, namespace), name):
-            found[getattr(getattr(torch.ops, namespace), name)] = adapt(formula)
-    return found
-
-
-def _dims(torch: Any, arg: object) -> tuple[Any, ...]:
-    """Shape of a tensor, shapes of a list of them, () for anything else."""
-    if isinstance(arg, torch.Tensor):
-        return tuple(arg.shape)
-    if isinstance(arg, (list, tuple)):
-        return tuple(_dims(torch, item) for item in arg if isinstance(item, torch.Tensor))
-    return ()

@@ -238,8 +238,12 @@ def _with_flops(
 ) -> LiveBlock:
     """`block` with the FLOP of one more, untimed call, and on a CPU the peak to hold them to."""
     tf32 = tf32_policy(device)
+    if workload.setup is not None:
+        workload.setup()
     with watch_threads() as watch:
-        counted = count_flops(workload, tf32=tf32, config=config)
+        counted = count_flops(workload.step, tf32=tf32, config=config)
+    if workload.teardown is not None:
+        workload.teardown()
     flops = declared_over_counted(options, counted)
     measured = options.measure_peak and device.type == "cpu"
     peaks, peak_notes = _cpu_peaks(flops.by_dtype) if measured else ({}, ())
