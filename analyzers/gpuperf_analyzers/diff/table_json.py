@@ -74,13 +74,13 @@ def _table(raw: Mapping[str, Any]) -> OpTable:
         return strings[_count(index)]
 
     def part(given: object) -> Part:
-        kind, name, count, size, ns = _several(given, lambda field: field)
+        kind, name, count, size, ns = _fields(given, 5)
         return Part(
             KINDS[_count(kind)], text(name), _count(count), _count(size), _several(ns, _count)
         )
 
     def row(given: object) -> OpRow:
-        path, shapes, dtypes, calls, launches, syncs, parts = _several(given, lambda field: field)
+        path, shapes, dtypes, calls, launches, syncs, parts = _fields(given, 7)
         names = _several(path, text)
         if not names:
             raise TypeError("a row without a name")
@@ -90,7 +90,7 @@ def _table(raw: Mapping[str, Any]) -> OpTable:
         )  # fmt: skip
 
     def step(given: object) -> StepTime:
-        name, at, ns = _several(given, lambda field: field)
+        name, at, ns = _fields(given, 3)
         return StepTime(_text(name), _text(at), _count(ns))
 
     return OpTable(
@@ -111,6 +111,12 @@ def _several(value: object, each: Callable[[Any], T]) -> tuple[T, ...]:
     if not isinstance(value, (list, tuple)):
         raise TypeError(f"{value!r:.40} is not a list")
     return tuple(each(v) for v in value)
+
+
+def _fields(value: object, count: int) -> tuple[Any, ...]:
+    if not isinstance(value, (list, tuple)) or len(value) != count:
+        raise TypeError(f"{value!r:.40} is not a list of {count}")
+    return tuple(value)
 
 
 def _text(value: object) -> str:

@@ -52,10 +52,10 @@ def headline(found: Diff) -> str:
     by = "" if found.relative is None else f" ({signed(found.relative, 'fraction')})"
     n, m = len(found.before.steps), len(found.after.steps)
     what = "step time" if found.before.stepped and found.after.stepped else "window"
-    return (
-        f"{what} {_us(old)} → {_us(new)}: {signed_us(found.delta)}{by}, "
-        f"means of {n} and {m} {'steps' if what == 'step time' else 'windows'}"
-    )
+    means = f"means of {n} and {m} {'steps' if what == 'step time' else 'windows'}"
+    if not found.delta:
+        return f"{what} {_us(old)} before and after, {means}"
+    return f"{what} {_us(old)} → {_us(new)}: {signed_us(found.delta)}{by}, {means}"
 
 
 def change_line(found: Diff, change: Change, name: str) -> str:
@@ -138,7 +138,8 @@ def count_lines(found: Diff) -> list[str]:
             else (show(float(old), unit), show(float(new), unit))
         )
         title = on_cpu if cpu else on_gpu
-        lines.append(f"{title} {was} → {now} a step: most of it {label(moved)}")
+        place = f" in {short_names([_around(moved.path)], _NAME)[0]}" if moved.path[1:] else ""
+        lines.append(f"{title} {was} → {now} a step: most of it {label(moved)}{place}")
     return lines
 
 

@@ -140,7 +140,8 @@ def _print_kernels(console: Console, found: Diff, top: int) -> None:
     if not kept:
         return
     room = max(console.width - _NUMBERS - 16, _NARROWEST_NAME)
-    shown = table("kernel", "before", "after", "change", "of it", "runs", numbers="rest")
+    title = "collective" if found.after.device_type == "cpu" else "kernel"
+    shown = table(title, "before", "after", "change", "of it", "runs", numbers="rest")
     for kernel, name in zip(kept, short_names([k.name for k in kept], room), strict=True):
         old, new = ("-" if c is None else show(c.us, "us") for c in (kernel.before, kernel.after))
         shown.add_row(
