@@ -104,6 +104,18 @@ def test_launch_calls_on_the_host_are_launch_and_not_cpu(tmp_path: Path) -> None
     assert classes(path) == {"launch": 25 + 15, "compute": 1}
 
 
+def test_a_kernel_that_was_queued_in_time_waited_for_its_predecessor(tmp_path: Path) -> None:
+    t = KinetoTrace()
+    t.launch("a", at=0, runs=(10, 40))  # a launch takes 10 µs
+    t.launch("queued", at=28, runs=(43, 60))  # could have started at 38, but for a
+    t.launch("under way", at=55, runs=(65, 70))  # would start at 65 whatever came before
+    path = analyzed(t, tmp_path).window
+    # Back from 70: 5, launched from 55 to 65, the host from 55 back to 10 (calls 28-30, 0-2).
+    assert classes(path) == {"compute": 5, "launch": 10 + 2, "cpu": 43}
+    t.launch("behind", at=57, runs=(72, 80))  # could have started at 67, the one before ended at 70
+    assert times(analyzed(t, tmp_path).window)["under way"] == 5
+
+
 def test_a_start_long_after_the_launch_has_no_known_cause_and_is_no_path(tmp_path: Path) -> None:
     t = KinetoTrace()
     t.launch("a", at=0, runs=(10, 20))
