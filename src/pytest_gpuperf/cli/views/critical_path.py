@@ -42,6 +42,7 @@ def print_critical_path(console: Console, device: DeviceAnalysis, top: int) -> N
     if shown.row_count:
         emit(console, shown)
     for assumption in found.assumptions:
-        emit(console, words(f"assumed {assumption.count:,} times: {assumption.message}"))
+        times = "once" if assumption.count == 1 else f"{assumption.count:,} times"
+        emit(console, words(f"assumed {times}: {assumption.message}"))
     if found.assumptions:
         console.print()
