@@ -34,7 +34,7 @@ SCHEMA = 1
 
 QUESTIONS = (
     "timeline", "kernels", "kernel_sequences", "launchers", "modules", "flops", "tensor_cores",
-    "collectives", "host", "critical_path", "memory", "saturation",
+    "collectives", "ddp_buckets", "host", "critical_path", "memory", "saturation",
 )  # fmt: skip
 """Modules of the built-in questions, in the order of reports."""
 

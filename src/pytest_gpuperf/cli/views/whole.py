@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from pytest_gpuperf.cli.console import make_console, words
+from pytest_gpuperf.cli.views.buckets import print_buckets
 from pytest_gpuperf.cli.views.collectives import print_collectives
 from pytest_gpuperf.cli.views.critical_path import print_critical_path
 from pytest_gpuperf.cli.views.header import grouped, print_findings, print_header
@@ -82,6 +83,7 @@ def print_rank(console: Console, rank: Analysis, *, top: int, step: str | None) 
         print_ops(console, device, top)
         print_launchers(console, device, top)
         print_collectives(console, device, top)
+        print_buckets(console, device, top)
         print_host(console, device, top)
         print_critical_path(console, device, top)
         print_memory(console, device, top)
