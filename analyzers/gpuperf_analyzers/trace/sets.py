@@ -63,12 +63,15 @@ def read_traces(
     salvage: bool = True,
     bounds: Bounds = DEFAULT_BOUNDS,
     processes: int = 1,
+    scheduler: Any = None,
     cache: bool = False,
 ) -> TraceSet:
     """Read every trace that `paths` names, and find the rank of each.
 
     Ranks come from ``distributedInfo``; where that is missing or says the same for several,
-    from file names; else from the order of names. What was done is in ``rank_source``.
+    from file names; else from the order of names. What was done is in ``rank_source``. The
+    other parameters are those of :func:`map_ranks`, which keeps less than the columns where
+    there are too many ranks to hold them all.
 
     Raises
     ------
@@ -76,8 +79,9 @@ def read_traces(
         No file found, or none of them can be read.
     """
     found = map_ranks(
-        paths, _whole, salvage=salvage, bounds=bounds, processes=processes, cache=cache
-    )
+        paths, _whole, salvage=salvage, bounds=bounds, processes=processes, scheduler=scheduler,
+        cache=cache,
+    )  # fmt: skip
     traces = tuple(
         r.result if r.result.rank == r.rank else replace(r.result, rank=r.rank) for r in found.ranks
     )

@@ -14,6 +14,7 @@ from pytest_gpuperf.cli.inputs import (
     add_inputs,
     complain,
     read_inputs,
+    reading,
     whole_number,
 )
 
@@ -26,7 +27,7 @@ TOP = 10
 def run(argv: Sequence[str]) -> int:
     """Print the analysis: 0, or 2 where an input could not be read."""
     args = _parser().parse_args(argv)
-    traces = read_inputs(args.paths, salvage=not args.no_salvage, jobs=args.jobs)
+    traces = read_inputs(args.paths, **reading(args))
     if traces is None:
         return USAGE
     from gpuperf_analyzers.set_analysis import analyze_set

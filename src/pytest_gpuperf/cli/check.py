@@ -18,7 +18,7 @@ from gpuperf_analyzers.limits import (
     worst,
 )
 from gpuperf_analyzers.registry import load_metrics, plugin_manager
-from pytest_gpuperf.cli.inputs import USAGE, add_inputs, complain, read_inputs
+from pytest_gpuperf.cli.inputs import USAGE, add_inputs, complain, read_inputs, reading
 from pytest_gpuperf.cli.limit_options import CheckParser, add_limit_options
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ def run(argv: Sequence[str]) -> int:
     if not limits:
         complain("no limit given: for example --min-overlap 0.4 (`gpuperf metrics` lists them all)")
         return USAGE
-    traces = read_inputs(args.paths, salvage=not args.no_salvage, jobs=args.jobs)
+    traces = read_inputs(args.paths, **reading(args))
     if traces is None:
         return USAGE
     from gpuperf_analyzers.registry import load_config

@@ -12,7 +12,14 @@ from typing import TYPE_CHECKING, Any
 from gpuperf_analyzers.display import harmless, show
 from gpuperf_analyzers.limits import Judgement, LimitError, Verdict, parse_limits, worst
 from gpuperf_analyzers.registry import load_metrics, plugin_manager
-from pytest_gpuperf.cli.inputs import USAGE, add_reading, complain, read_inputs, whole_number
+from pytest_gpuperf.cli.inputs import (
+    USAGE,
+    add_reading,
+    complain,
+    read_inputs,
+    reading,
+    whole_number,
+)
 
 if TYPE_CHECKING:
     from gpuperf_analyzers.config import Config
@@ -126,7 +133,7 @@ def _regressions(written: Sequence[str]) -> dict[str, object]:
 
 def _read(path: str, config: Config, args: argparse.Namespace) -> Side | None:
     """One side; None, after a line that says why, where there is nothing to compare."""
-    traces = read_inputs([path], salvage=not args.no_salvage, jobs=args.jobs)
+    traces = read_inputs([path], **reading(args))
     if traces is None:
         return None
     from gpuperf_analyzers.diff import op_table

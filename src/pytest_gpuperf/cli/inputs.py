@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from gpuperf_analyzers.display import harmless
 
@@ -28,7 +28,7 @@ def add_inputs(parser: argparse.ArgumentParser) -> None:
 
 
 def add_reading(parser: argparse.ArgumentParser) -> None:
-    """Add ``--no-salvage`` and ``--jobs``."""
+    """Add ``--no-salvage``, ``--no-cache``, ``--jobs`` and ``--scheduler``."""
     parser.add_argument(
         "--no-salvage",
         action="store_true",
@@ -41,6 +41,26 @@ def add_reading(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         help="processes that read the traces of several ranks (default 1)",
     )
+    parser.add_argument(
+        "--scheduler",
+        metavar="ADDRESS",
+        help="a Dask scheduler (tcp://HOST:8786) whose workers read the traces instead",
+    )
+    parser.add_argument(
+        "--no-cache",
+        action="store_true",
+        help="read every trace anew and keep no columns of it in the cache directory",
+    )
+
+
+def reading(args: argparse.Namespace) -> dict[str, Any]:
+    """How `args` say that traces are read, as keywords of :func:`read_inputs`."""
+    return {
+        "salvage": not args.no_salvage,
+        "jobs": args.jobs,
+        "scheduler": args.scheduler,
+        "cache": not args.no_cache,
+    }
 
 
 def whole_number(text: str) -> int:
@@ -56,7 +76,14 @@ def whole_number(text: str) -> int:
     return int(text)
 
 
-def read_inputs(paths: Sequence[str], *, salvage: bool, jobs: int = 1) -> TraceSet | None:
+def read_inputs(
+    paths: Sequence[str],
+    *,
+    salvage: bool,
+    jobs: int = 1,
+    scheduler: str | None = None,
+    cache: bool = False,
+) -> TraceSet | None:
     """The traces of `paths` as one set; None, after a line for each file, where none can be read.
 
     A file of a set that cannot be read is said and left out.
@@ -66,7 +93,9 @@ def read_inputs(paths: Sequence[str], *, salvage: bool, jobs: int = 1) -> TraceS
 
     try:
         files = dict.fromkeys(file for path in paths for file in find_traces(path))
-        found = read_traces(list(files), salvage=salvage, processes=jobs)
+        found = read_traces(
+            list(files), salvage=salvage, processes=jobs, scheduler=scheduler, cache=cache
+        )
     except TraceError as error:
         complain(str(error))
         return None
