@@ -95,14 +95,14 @@ def relative_change(
     if old is None or new is None or old <= 0:
         return None
     sign = -1 if higher_is_better else 1
-    value = sign * (new / old - 1)
+    value = sign * (new - old) / old  # 103 on 100 is 0.03 this way, and a bit more as a ratio
     if before.interval is None and after.interval is None:
         return value, None
     old_low, old_high = before.interval or (old, old)
     new_low, new_high = after.interval or (new, new)
     if old_low <= 0:
         return value, None
-    ends = sorted((sign * (new_low / old_high - 1), sign * (new_high / old_low - 1)))
+    ends = sorted((sign * (new_low - old_high) / old_high, sign * (new_high - old_low) / old_low))
     return value, (ends[0], ends[1])
 
 
