@@ -142,6 +142,19 @@ def test_without_launch_records_only_the_order_of_a_stream_is_known(tmp_path: Pa
     assert path.reason == ""
 
 
+@pytest.mark.parametrize(("gap", "unknown"), [(20, 0), (21, 21)])
+def test_a_gap_between_queued_kernels_is_start_up_to_20_us_and_unknown_beyond(
+    gap: float, unknown: float, tmp_path: Path
+) -> None:
+    t = KinetoTrace()
+    t.launch("a", at=0, runs=(10, 500))
+    t.launch("b", at=3, runs=(500 + gap, 1000))  # queued all the time, the device idle before it
+    path = analyzed(t, tmp_path).window
+    assert path.by_class[PathClass.UNKNOWN] / 1e3 == unknown
+    assert path.by_class[PathClass.LAUNCH] / 1e3 == gap - unknown
+    assert path.reason == ""  # 97.9% of the time is explained
+
+
 def test_a_kernel_that_starts_before_its_predecessor_ends_follows_it_once(tmp_path: Path) -> None:
     t = KinetoTrace()
     t.launch("a", at=0, runs=(10, 50))
@@ -325,6 +338,19 @@ def test_the_backward_thread_is_on_the_path_while_the_main_thread_waits(tmp_path
         "between ops": 10, "aten::step": 10, "optimizer": 1,
     }  # fmt: skip
     assert codes(result) == {"thread": 2}
+
+
+def test_what_another_thread_had_begun_before_is_not_what_a_thread_waited_for(
+    tmp_path: Path,
+) -> None:
+    t = KinetoTrace()
+    t.launch("a", at=0, runs=(5, 6))
+    t.op("aten::busy", at=2, dur=18)
+    t.op("aten::of its own", at=10, dur=15, tid=200)  # ends while the main thread is in nothing
+    t.launch("b", at=30, runs=(40, 41))
+    result = analyzed(t, tmp_path)
+    assert codes(result) == {}
+    assert times(result.window) == {"aten::busy": 15, "between ops": 10, "b": 1}
 
 
 def test_a_thread_that_polls_is_not_what_the_others_wait_for(tmp_path: Path) -> None:
