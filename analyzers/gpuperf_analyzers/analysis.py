@@ -11,11 +11,13 @@ from gpuperf_analyzers.combining import values_json, worst_of
 from gpuperf_analyzers.config import Config
 from gpuperf_analyzers.flop_agreement import flops_disagree
 from gpuperf_analyzers.live_block import LiveBlock
+from gpuperf_analyzers.live_values import live_values
 from gpuperf_analyzers.metrics import Metric, Value, absent
 from gpuperf_analyzers.own_trace import (
     live_block,
     merged_values,
     steps_missing,
+    timed_only,
 )
 from gpuperf_analyzers.registry import load_config
 from gpuperf_analyzers.trace.classify import Device, device_findings, device_name, devices
@@ -160,7 +162,8 @@ def analyze(trace: Trace, config: Config | None = None) -> Analysis:
     findings = (*assess(trace, config), *device_findings(trace), *unread)
     found = tuple(_device(trace, config, device, block) for device in devices(trace))
     findings += tuple(f for device in found for f in _flops_incomplete(device, block))
-    if block is not None:
+    only_times = not found and timed_only(trace, block)
+    if block is not None and not only_times:
         findings += steps_missing(block, min((len(d.steps) for d in found), default=0), config)
     if block is not None and len(found) == 1:
         findings += tuple(flops_disagree(trace, config, block, found[0].steps))
@@ -171,9 +174,13 @@ def analyze(trace: Trace, config: Config | None = None) -> Analysis:
         device_name=_name(found, block),
         device_type=_type(found, block),
         metrics=config.metrics,
-        values=_values(found, config, findings),
+        values=_values(found, config, findings, block if only_times else None),
         findings=tuple(dict.fromkeys(findings)),
-        invalid=invalid_metrics(findings) if found else _nothing_to_judge(findings, config),
+        invalid=(
+            invalid_metrics(findings)
+            if found or only_times
+            else _nothing_to_judge(findings, config)
+        ),
         block=block,
         devices=found,
     )
@@ -253,9 +260,19 @@ def _mfu(trace: Trace, hfu: Value | None) -> Value:
 
 
 def _values(
-    found: tuple[DeviceAnalysis, ...], config: Config, findings: tuple[Finding, ...]
+    found: tuple[DeviceAnalysis, ...],
+    config: Config,
+    findings: tuple[Finding, ...],
+    timed: LiveBlock | None,
 ) -> dict[str, Value]:
-    """One value a metric: the worst device's, or why there is none."""
+    """One value a metric: the worst device's, or why there is none.
+
+    `timed` is the block of a workload that ran no torch op: its times stand all the same.
+    """
+    if timed is not None:
+        known = live_values(timed, peaks=config.peaks)
+        reason = "the workload ran no torch op"
+        return {name: known.get(name) or absent(name, reason) for name in config.metrics}
     if not found:
         reason = no_device_reason(findings)
         return {name: absent(name, reason) for name in config.metrics}

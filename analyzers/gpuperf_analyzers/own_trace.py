@@ -73,6 +73,17 @@ def steps_missing(block: LiveBlock, found: int, config: Config) -> tuple[Finding
     )
 
 
+def timed_only(trace: Trace, block: LiveBlock | None) -> bool:
+    """Whether a CPU workload ran no torch op, so that its times are all there is to know.
+
+    That the profiler worked is known from the step spans it recorded.
+    """
+    if block is None or block.device_type != "cpu" or not block.samples_us:
+        return False
+    spans = sum(name.startswith("ProfilerStep#") for name in trace.strings)
+    return spans == block.steps
+
+
 def multiprocessors(trace: Trace, device: Device) -> int | None:
     """Multiprocessors of `device` as the trace's device properties give them."""
     for properties in trace.device_properties:

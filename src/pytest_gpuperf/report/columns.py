@@ -69,7 +69,7 @@ def results_table(records: Sequence[Record]) -> Table:
     rows = tuple(
         Row(
             test=test_name(record),
-            verdict=str(record.get("verdict", "")),
+            verdict=str(record.get("verdict") or ""),
             cells=tuple(_cell(record, name) for name in shown),
             notes=tuple(notes.setdefault(n, len(notes) + 1) for n in notes_of(record)),
         )

@@ -730,3 +730,27 @@ def test_disabled_a_step_on_ranks_runs_once_on_each(project, pytester: pytest.Py
     )
     result.assert_outcomes(passed=1)
     assert [(pytester.path / f"rank{r}.log").read_text() for r in range(2)] == ["x", "x"]
+
+
+def test_a_workload_without_a_torch_op_is_timed_and_the_rest_is_unmeasured(project) -> None:
+    result = project(
+        """
+    import time
+
+    import pytest
+
+    @pytest.mark.gpuperf(max_step_time="60s", min_throughput="0.001items/s")
+    def test_sleep(gpuperf):
+        gpuperf.run(lambda: time.sleep(0.005), items=1)
+        # A sleep of 5 ms lasts at least that.
+        assert gpuperf.result["step_time"].value >= 5000
+        assert gpuperf.result["throughput"].value <= 200
+        assert gpuperf.result.verdict == "PASS"
+
+    @pytest.mark.gpuperf(max_host_syncs=0)
+    def test_nothing_to_count():
+        time.sleep(0.005)
+    """
+    )
+    result.assert_outcomes(passed=2)
+    result.stdout.fnmatch_lines(["*UNMEASURED max_host_syncs=0: the workload ran no torch op"])
