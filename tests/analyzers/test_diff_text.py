@@ -64,7 +64,7 @@ def test_an_added_wait_is_named_with_its_op() -> None:
     lines = regression_text(diff(before, after)).splitlines()
     assert lines[1] == "  +80.00 µs (100%)  idle, host-bound: 10.00 µs → 90.00 µs"
     assert lines[2] == (
-        "  host syncs 0 → 1 a step: most of it aten::_local_scalar_dense 64x64 in aten::item"
+        "  host syncs 0 → 1 a step: above all aten::_local_scalar_dense 64x64 in aten::item"
     )
 
 
@@ -74,8 +74,18 @@ def test_added_launches_and_bytes_are_named_with_their_op() -> None:
     lines = regression_text(diff(before, after)).splitlines()
     assert lines == [
         "step time 10.00 µs before and after, means of 1 and 1 steps",
-        "  launches 13 → 16 a step: most of it b 64x64",
-        "  bytes copied or communicated 0 B → 2.000 KiB a step: most of it b 64x64",
+        "  launches 13 → 16 a step: above all b 64x64",
+        "  bytes copied or communicated 0 B → 2.000 KiB a step: above all b 64x64",
+    ]
+
+
+def test_ops_that_came_and_went_are_named_however_short() -> None:
+    before = table(row("aten::mm", [500]), row("aten::relu", [1]), idle=[0])
+    after = table(row("aten::mm", [900]), *(row(f"op{i}", [9 - i]) for i in range(5)), idle=[0])
+    lines = regression_text(diff(before, after), top=1).splitlines()
+    assert lines[3:5] == [
+        "  new: op0 64x64, op1 64x64, op2 64x64 and 2 more",
+        "  gone: aten::relu 64x64",
     ]
 
 
@@ -92,7 +102,7 @@ def test_one_slow_step_is_named_with_what_took_its_time() -> None:
     before = table(row("aten::mm", [100, 100, 100]), idle=[0, 0, 0])
     after = table(row("aten::mm", [100, 200, 300]), idle=[0, 0, 0])
     lines = regression_text(diff(before, after)).splitlines()
-    most = "times the median step before: most of it aten::mm 64x64"
+    most = "times the median step before: above all aten::mm 64x64"
     assert lines[2:] == [
         f"  ProfilerStep#2 takes 3 {most} (+200.0 µs)",
         f"  ProfilerStep#1 takes 2 {most} (+100.0 µs)",
@@ -144,7 +154,8 @@ def test_a_name_from_a_trace_cannot_colour_a_terminal() -> None:
     after = table(row("aten::mm", [500]), row("\x1b[31mred\n", [50]), idle=[0])
     text = regression_text(diff(before, after))
     assert "\x1b" not in text
-    assert len(text.splitlines()) == 3
+    assert text.count("\\x1b[31mred\\n") == 3  # as a part, as new, and for its launch
+    assert len(text.splitlines()) == 4
 
 
 def test_on_a_cpu_calls_of_ops_stand_for_launches() -> None:

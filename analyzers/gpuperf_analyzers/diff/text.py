@@ -14,6 +14,7 @@ _KERNEL = 48
 _SHAPES = 48
 _NOTICES = 2
 _STEPS = 3
+_OPS = 3
 _COUNTS: tuple[tuple[str, str, Callable[[Cost], Fraction], str], ...] = (
     ("host syncs", "host syncs", lambda c: c.syncs, "count"),
     ("launches", "op calls", lambda c: c.launches, "count"),
@@ -25,9 +26,9 @@ _COUNTS: tuple[tuple[str, str, Callable[[Cost], Fraction], str], ...] = (
 def regression_text(found: Diff, top: int = 3) -> str:
     """What a failing gate prints: the change in mean step time and the `top` parts that explain it.
 
-    The parts and the line "everything else" add up to the change. Counts that differ (host
-    syncs, launches, bytes) follow with the op that moved them most, then slow steps, then what
-    makes the two sides less comparable.
+    These and the line of the other parts add up to the change. Ops that came and went follow,
+    counts that differ (host syncs, launches, bytes) with the op that moved them most, slow steps,
+    and what makes the two sides less comparable.
     """
     if found.empty:
         return "nothing changed: every op has the same time, kernels and counts"
@@ -40,7 +41,7 @@ def regression_text(found: Diff, top: int = 3) -> str:
     if others > 0:
         word = "other part" if others == 1 else "other parts"
         lines.append(f"  {signed_us(rest)}{_share(found, rest)}  {others} {word}")
-    lines += [f"  {line}" for line in count_lines(found)]
+    lines += [f"  {line}" for line in (*structure_lines(found), *count_lines(found))]
     lines += [f"  {line}" for line in step_lines(found)]
     lines += [f"  ! {harmless(text, 200)}" for text in found.notices[:_NOTICES]]
     return "\n".join(lines)
@@ -119,6 +120,17 @@ def _largest(parts: Sequence[PartChange]) -> PartChange:
     return max(parts, key=lambda p: abs(p.delta))
 
 
+def structure_lines(found: Diff) -> list[str]:
+    """Ops that are new and gone, the longest first: they tell a change of the code from noise."""
+    lines = []
+    for word in ("new", "gone"):
+        ops = [c for c in found.changes if c.word == word and not c.idle]
+        if ops:
+            more = f" and {len(ops) - _OPS} more" if len(ops) > _OPS else ""
+            lines.append(f"{word}: {', '.join(labels(ops[:_OPS]))}{more}")
+    return lines
+
+
 def count_lines(found: Diff) -> list[str]:
     """Counts per step that differ, with the op that moved each most."""
     lines = []
@@ -139,7 +151,7 @@ def count_lines(found: Diff) -> list[str]:
         )
         title = on_cpu if cpu else on_gpu
         place = f" in {short_names([_around(moved.path)], _NAME)[0]}" if moved.path[1:] else ""
-        lines.append(f"{title} {was} → {now} a step: most of it {label(moved)}{place}")
+        lines.append(f"{title} {was} → {now} a step: above all {label(moved)}{place}")
     return lines
 
 
@@ -157,7 +169,7 @@ def step_lines(found: Diff) -> list[str]:
         return [f"all {len(slow)} steps take {SLOW} times the median step before, or more"]
     lines = [
         f"{harmless(s.at + ' ' if s.at else '', 40)}{harmless(s.name, 40)} takes {s.times:.2g} "
-        f"times the median step before: most of it {label(s.cause)} "
+        f"times the median step before: above all {label(s.cause)} "
         f"({signed(s.cause_us, 'us')})"
         for s in slow[:_STEPS]
     ]

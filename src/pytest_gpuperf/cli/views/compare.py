@@ -14,6 +14,7 @@ from gpuperf_analyzers.diff.text import (
     signed,
     signed_us,
     step_lines,
+    structure_lines,
 )
 from gpuperf_analyzers.display import harmless, short_names, show, show_interval
 from pytest_gpuperf.cli.compare import colour, judgement_line
@@ -64,7 +65,7 @@ def print_comparison(
         _print_kinds(console, found)
         _print_ops(console, found, top)
         _print_kernels(console, found, top)
-        for line in (*count_lines(found), *step_lines(found)):
+        for line in (*structure_lines(found), *count_lines(found), *step_lines(found)):
             emit(console, words(line))
     for j in judged:
         emit(console, words(judgement_line(j), colour(j.verdict), 600))
