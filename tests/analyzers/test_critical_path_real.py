@@ -133,8 +133,8 @@ def test_a_hundred_thousand_events_take_well_under_a_few_seconds(
 
 
 # ------------------------------------------------------------------ beside HTA's
-def hta_on_device(path: Path, annotation: str, instance: int) -> float:
-    """µs of kernels, copies and fills on the path that HTA finds."""
+def hta_breakdown(path: Path, annotation: str, instance: int) -> dict[str, float]:
+    """µs by what bounds them on the path that HTA finds."""
     trace_analysis = pytest.importorskip(
         "hta.trace_analysis", reason="HTA (pip: traceinsight) is not installed"
     )
@@ -145,8 +145,13 @@ def hta_on_device(path: Path, annotation: str, instance: int) -> float:
         rank=0, annotation=annotation, instance_id=instance
     )
     assert success
-    parts = graph.get_critical_path_breakdown()
-    return float(parts.loc[parts["bound_by"] == "gpu_compute_bound", "duration"].sum())
+    parts = graph.get_critical_path_breakdown().groupby("bound_by")["duration"].sum()
+    return {str(k): float(v) for k, v in parts.items()}
+
+
+def hta_on_device(path: Path, annotation: str, instance: int) -> float:
+    """µs of kernels, copies and fills on the path that HTA finds."""
+    return hta_breakdown(path, annotation, instance)["gpu_compute_bound"]
 
 
 def on_device(path: FoundPath) -> float:
@@ -197,3 +202,16 @@ def test_of_a_step_the_kernel_time_on_the_path_is_the_one_that_hta_finds(
     (step,) = result.steps
     assert step.by_class[PathClass.COMPUTE] / 1e3 == expected
     assert step.by_class[PathClass.MEMORY] / 1e3 == 2
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_where_hta_covers_half_of_a_step_and_blames_the_cpu_the_path_reaches_across(
+    shared_traces: Path, config: Config
+) -> None:
+    path = shared_traces / "hta-trace-diff/test.json.gz"
+    theirs = {k: v for k, v in hta_breakdown(path, "ProfilerStep", 0).items() if v}
+    _, result = analyzed(path, config)
+    step = result.steps[0]
+    assert sum(theirs.values()) < 0.6 * step.length_ns / 1e3
+    assert set(theirs) == {"cpu_bound"}
+    assert (step.coverage, step.bound) == (1, PathClass.COMPUTE)
