@@ -11,8 +11,10 @@ import json
 import os
 from collections.abc import Callable
 from functools import partial
+from math import inf
 from pathlib import Path
-from time import perf_counter
+from time import perf_counter, sleep
+from typing import Any
 
 from pytest_gpuperf.recording.errors import RecordingError, import_torch
 from pytest_gpuperf.recording.host_environment import cpu_model
@@ -20,19 +22,25 @@ from pytest_gpuperf.recording.host_environment import cpu_model
 CACHE_VARIABLE = "GPUPERF_CACHE_DIR"
 _FILE = "cpu-peaks.json"
 _BUDGET_S = 1.0
-_PATIENCE = 3
-_SIZES = (256, 512, 1024, 2048, 4096)
+_PATIENCE = 4
+_SIZES = (256, 384, 512, 768, 1024, 1536, 2048, 3072, 4096)
+_LONG_ENOUGH_S = 1e-3
+"""A matmul shorter than this measures how fast threads start as well as how fast they multiply."""
+_REST_S = 2e-3
+_NOISE = 0.05
+_TRY_AGAIN_S = 30.0
 _LOCK_TIMEOUT_S = 60.0
 _TORCH_NAMES = {"fp64": "float64", "fp32": "float32", "bf16": "bfloat16", "fp16": "float16"}
 MEASURED_DTYPES = frozenset(_TORCH_NAMES)
 """Dtypes that :func:`measured_cpu_peak` takes."""
-_in_process: dict[tuple[str, str], float | None] = {}
+_in_process: dict[tuple[str, str], float] = {}
+_too_busy_at: dict[tuple[str, str], float] = {}
 
 
 def measured_cpu_peak(dtype: str) -> float:
     """The highest TFLOPS that a square matmul of `dtype` reached on this machine.
 
-    FLOP are 2·N³; the best repetition of the best N counts. A second or three the first time,
+    FLOP are 2·N³; the best repetition of the best N counts. A few seconds the first time,
     read from the cache after that; where the cache cannot be written the measurement is made once a
     process.
 
@@ -53,15 +61,20 @@ def measured_cpu_peak(dtype: str) -> float:
     torch = import_torch()
     machine = f"{cpu_model()} | torch {torch.__version__} | {torch.get_num_threads()} threads"
     key = (machine, dtype)
-    if key not in _in_process:
-        _in_process[key] = _cached(cache_directory() / _FILE, machine, dtype)
-    peak = _in_process[key]
-    if peak is None:
-        raise RecordingError(
-            f"no {dtype} peak of this CPU: other processes kept its cores busy while it was to be "
-            "measured; measure once on an idle machine"
-        )
-    return peak
+    known = _in_process.get(key)
+    if known is not None:
+        return known
+    # Each search takes seconds: a machine that was too busy is not asked again at once.
+    if perf_counter() - _too_busy_at.get(key, -_TRY_AGAIN_S) >= _TRY_AGAIN_S:
+        found = _cached(cache_directory() / _FILE, machine, dtype)
+        if found is not None:
+            _in_process[key] = found
+            return found
+        _too_busy_at[key] = perf_counter()
+    raise RecordingError(
+        f"no {dtype} peak of this CPU: other processes kept its cores busy while it was to be "
+        "measured; measure once on an idle machine"
+    )
 
 
 def cache_directory() -> Path:
@@ -127,46 +140,65 @@ def _search(dtype: str) -> float | None:
 
     On a loaded machine a matmul reaches a fraction of the peak, and a peak that is too low makes
     every share of it too high. So a repetition counts only if no other process took a core from
-    it, and one of the two largest sizes tried must have such a repetition.
+    it, and one that lasted a millisecond must. Such a millisecond is found on any machine that is
+    not overrun; larger matmuls, which take longer, add what they can.
     """
     torch = import_torch()
-    kind = getattr(torch, _TORCH_NAMES[dtype])
     # Its own generator: the program's random numbers are none of ours to draw.
     numbers = torch.Generator().manual_seed(0)
-    found: list[float | None] = []
     begin = perf_counter()
     with torch.inference_mode():
-        for size in _SIZES:
-            a = torch.rand(size, size, generator=numbers).to(kind)
-            b = torch.rand(size, size, generator=numbers).to(kind)
-            out = torch.empty(size, size, dtype=kind)
-            fastest, seconds = _fastest(partial(torch.mm, a, b, out=out))
-            found.append(None if fastest is None else 2 * size**3 / fastest / 1e12)
-            # The next size costs eight times as much: not begun where it would not fit.
-            if perf_counter() - begin + 8 * seconds > _BUDGET_S * _PATIENCE:
-                break
-    undisturbed = [tflops for tflops in found if tflops is not None]
-    return max(undisturbed) if any(found[-2:]) else None
+        while True:
+            found = _best_over_sizes(torch, getattr(torch, _TORCH_NAMES[dtype]), numbers)
+            if found is not None or perf_counter() - begin > _BUDGET_S * _PATIENCE:
+                return found
+
+
+def _best_over_sizes(torch: Any, kind: Any, numbers: Any) -> float | None:
+    """Best TFLOPS of the sizes, each twice the time of the one before at least, tried once."""
+    best, long_enough = 0.0, False
+    begin = perf_counter()
+    for size, larger in zip(_SIZES, (*_SIZES[1:], 0), strict=True):
+        a = torch.rand(size, size, generator=numbers).to(kind)
+        b = torch.rand(size, size, generator=numbers).to(kind)
+        out = torch.empty(size, size, dtype=kind)
+        undisturbed, fastest = _fastest(partial(torch.mm, a, b, out=out))
+        if undisturbed is not None:
+            best = max(best, 2 * size**3 / undisturbed / 1e12)
+            # Of a machine for which all are short the largest is taken.
+            long_enough = long_enough or undisturbed >= _LONG_ENOUGH_S or not larger
+        elif long_enough:
+            break  # a longer one has even less of a chance
+        if (larger / size) ** 3 * fastest > _BUDGET_S - (perf_counter() - begin) / _PATIENCE:
+            break
+    return best if long_enough else None
 
 
 def _fastest(matmul: Callable[[], object]) -> tuple[float | None, float]:
-    """Seconds of the fastest undisturbed repetition (None: there was none), and of the last one.
+    """Seconds of the fastest undisturbed repetition (None: there was none), and of any.
 
-    Repetitions go on for a share of the budget, for several of them while all are disturbed.
+    Repetitions go on for a share of the budget, on a noisy machine for several of them: threads
+    that had to wait for a core to begin on slow one down without a trace.
     """
     share = _BUDGET_S / len(_SIZES)
-    fastest: float | None = None
+    undisturbed: float | None = None
+    fastest, repetitions, noisy = inf, 0, 0
     begin = perf_counter()
     while True:
         lost = _cores_lost()
         start = perf_counter()
         matmul()
-        end = perf_counter()
+        took = perf_counter() - start
+        fastest, repetitions = min(fastest, took), repetitions + 1
         if _cores_lost() == lost:
-            fastest = end - start if fastest is None else min(fastest, end - start)
-        spent = end - begin
-        if spent > share * _PATIENCE or (spent > share and fastest is not None):
-            return fastest, end - start
+            undisturbed = took if undisturbed is None else min(undisturbed, took)
+        else:
+            noisy += 1
+            # Who has slept is let run first, and for a while.
+            sleep(_REST_S)
+        spent = perf_counter() - begin
+        if spent > share * (_PATIENCE if noisy > _NOISE * repetitions else 1):
+            return undisturbed, fastest
 
 
 def _cores_lost() -> int:

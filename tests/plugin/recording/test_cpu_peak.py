@@ -19,6 +19,7 @@ torch = pytest.importorskip("torch")
 def _fresh(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv(cpu_peak.CACHE_VARIABLE, str(tmp_path / "cache"))
     monkeypatch.setattr(cpu_peak, "_in_process", {})
+    monkeypatch.setattr(cpu_peak, "_too_busy_at", {})
 
 
 @pytest.fixture
@@ -38,8 +39,10 @@ def forget() -> None:
     cpu_peak._in_process.clear()
 
 
-def timed(monkeypatch: pytest.MonkeyPatch, lost_at: Callable[[int], bool]) -> list[int]:
-    """Let a matmul of N take N³ ns, and a core be lost during those repetitions of N that are said.
+def timed(
+    monkeypatch: pytest.MonkeyPatch, lost_at: Callable[[int], bool], ns: float = 1.0
+) -> list[int]:
+    """Let a matmul of N take `ns`·N³ ns, and lose a core in the repetitions that `lost_at` says.
 
     2·N³ FLOP in N³ ns are 0.002 TFLOPS, whatever N. The sizes tried come back.
     """
@@ -52,10 +55,11 @@ def timed(monkeypatch: pytest.MonkeyPatch, lost_at: Callable[[int], bool]) -> li
         disturbed = lost_at(size)
         lost[0] += disturbed
         # Sharing a core makes it ten times slower.
-        now[0] += size**3 * 1e-9 * (10 if disturbed else 1)
+        now[0] += size**3 * ns * 1e-9 * (10 if disturbed else 1)
 
     monkeypatch.setattr(torch, "mm", mm)
     monkeypatch.setattr(cpu_peak, "perf_counter", lambda: now[0])
+    monkeypatch.setattr(cpu_peak, "sleep", lambda _: None)
     monkeypatch.setattr(cpu_peak, "_cores_lost", lambda: lost[0])
     return sizes
 
@@ -65,14 +69,53 @@ def test_the_peak_is_2n3_over_the_time_of_the_fastest_matmul(
 ) -> None:
     sizes = timed(monkeypatch, lambda _: False)
     assert measured_cpu_peak("fp32") == pytest.approx(0.002)
-    # 256 and 512 take 0.02 s and 0.13 s; 1024 takes 1.1 s, and 2048 would take 8.6 s.
-    assert sorted(set(sizes)) == [256, 512, 1024]
+    # 256 to 768 take 0.02 to 0.45 s; 1024 would take 1.1 s, and a second is all there is.
+    assert sorted(set(sizes)) == [256, 384, 512, 768]
 
 
 def test_repetitions_that_lost_a_core_do_not_count(monkeypatch: pytest.MonkeyPatch) -> None:
     turn = iter(range(10**6))
     timed(monkeypatch, lambda _: next(turn) % 3 != 2)
     assert measured_cpu_peak("fp32") == pytest.approx(0.002)
+
+
+def test_one_undisturbed_millisecond_on_a_busy_machine_is_enough(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    # Only the smallest is ever left in peace: 17 ms each, and larger ones are not waited for.
+    sizes = timed(monkeypatch, lambda size: size > 256)
+    assert measured_cpu_peak("fp32") == pytest.approx(0.002)
+    assert sorted(set(sizes)) == [256, 384]
+
+
+def test_a_matmul_too_short_to_tell_the_peak_does_not_stand_for_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    # A hundred times faster: 256 takes 0.17 ms, 384 and 512 take 0.6 and 1.3 ms.
+    timed(monkeypatch, lambda size: size > 384, ns=0.01)
+    with pytest.raises(RecordingError, match="no fp32 peak"):
+        measured_cpu_peak("fp32")
+
+
+def test_a_machine_that_was_too_busy_is_asked_again_after_a_while(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    searches: list[float] = []
+    now = [100.0]
+
+    def search(_: str) -> float | None:
+        searches.append(now[0])
+        return None if len(searches) == 1 else 0.5
+
+    monkeypatch.setattr(cpu_peak, "_search", search)
+    monkeypatch.setattr(cpu_peak, "perf_counter", lambda: now[0])
+    for at in (100.0, 120.0):
+        now[0] = at
+        with pytest.raises(RecordingError, match="no fp32 peak"):
+            measured_cpu_peak("fp32")
+    now[0] = 131.0
+    assert measured_cpu_peak("fp32") == 0.5
+    assert searches == [100.0, 131.0]
 
 
 def test_a_machine_that_is_always_busy_has_no_peak_and_caches_none(
