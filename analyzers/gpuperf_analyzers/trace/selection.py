@@ -9,7 +9,7 @@ import numpy as np
 from gpuperf_analyzers import intervals
 from gpuperf_analyzers.config import Config
 from gpuperf_analyzers.intervals import Spans
-from gpuperf_analyzers.trace.classify import Device, comm_mask, step_mask
+from gpuperf_analyzers.trace.classify import Device, comm_mask, names_mask, step_mask
 from gpuperf_analyzers.trace.model import GPU_ACTIVITY, I64, Bool, Category, Trace
 
 _DISPATCH = ("c10d::", "gloo:")
@@ -23,6 +23,9 @@ class Activity:
     Rows are row numbers of ``trace.events`` in time order; ``rows`` holds all of them. The
     sets of time are unions, so overlapping kernels count once. ``start`` and ``end`` are the
     window: first activity's start to the last one's end.
+
+    Copies from one GPU's memory to another's are in ``memory_rows`` with the other copies, and
+    their time is communication: ``comm``, not ``memory``.
     """
 
     device: Device
@@ -67,8 +70,16 @@ def _gpu(trace: Trace, device: int, config: Config) -> Activity:
         np.flatnonzero(comm),
         np.flatnonzero(here & ~kernel),
     )
-    compute, communication, memory = (_union(trace, rows) for rows in parts)
-    return _activity(trace, device, parts, compute, communication, memory)
+    copies = parts[2]
+    between = copies[names_mask(trace, copies, is_peer_copy)]
+    communication = _union(trace, np.sort(np.concatenate((parts[1], between))))
+    memory = _union(trace, np.setdiff1d(copies, between, assume_unique=True))
+    return _activity(trace, device, parts, _union(trace, parts[0]), communication, memory)
+
+
+def is_peer_copy(name: str) -> bool:
+    """A copy between two GPUs (``Memcpy PtoP``, ``CopyPeerToPeer``)."""
+    return "PtoP" in name or "peertopeer" in name.lower()
 
 
 def _cpu(trace: Trace) -> Activity:
