@@ -14,7 +14,7 @@ from gpuperf_analyzers.trace.bounds import Bounds
 from gpuperf_analyzers.trace.columns import DigitsNeeded, EventColumns
 from gpuperf_analyzers.trace.damage import Damage
 from gpuperf_analyzers.trace.model import TraceError
-from gpuperf_analyzers.trace.recovery import Recovery
+from gpuperf_analyzers.trace.recovery import BOUNDARY_TRIES, Recovery
 from gpuperf_analyzers.trace.salvage import next_event
 from gpuperf_analyzers.trace.text import Text
 
@@ -66,6 +66,9 @@ class EventList:
             if closed:
                 self._refuse_foreign()
                 return pending
+            if self._recovery.gave_up:
+                self._refuse_foreign()
+                return None
             if final and done == 0:
                 self._refuse_foreign()
                 self._note_open_end(pending, is_object=is_object)
@@ -143,7 +146,10 @@ def _boundary(buffer: bytes) -> tuple[int, int]:
     That is a ``{`` after a comma after a ``}``; argument objects come after a colon.
     """
     at = len(buffer)
-    while (at := buffer.rfind(b"{", 0, at)) > 0:
+    for _ in range(BOUNDARY_TRIES):
+        at = buffer.rfind(b"{", 0, at)
+        if at <= 0:
+            break
         gap = buffer[max(0, at - 64) : at].rstrip(_SPACE)
         if gap.endswith(b",") and gap[:-1].rstrip(_SPACE).endswith(b"}"):
             return buffer.rfind(b",", 0, at), at

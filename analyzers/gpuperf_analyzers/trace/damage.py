@@ -20,6 +20,7 @@ _MESSAGES = {
     "truncated": "the file is cut off: every whole event before was read",
     "damaged-container": "the compressed stream is damaged: every whole event before was read",
     "events-lost": "{count} broken events were left out",
+    "too-damaged": "reading stopped where more was broken than whole",
     "repaired": "{count} places of invalid JSON were mended",
     "metadata-lost": "{count} top-level entries could not be read",
     "trailing-data": "more text follows the end of the document and was not read",
@@ -28,6 +29,7 @@ _INVALIDATES = {
     "truncated": FROM_EVENTS,
     "damaged-container": FROM_EVENTS,
     "events-lost": FROM_EVENTS,
+    "too-damaged": FROM_EVENTS,
 }
 
 
@@ -61,6 +63,11 @@ class Damage:
             )
         tally = self.tallies.setdefault(code, _Tally(example=example))
         tally.count += count
+
+    def count(self, code: str) -> int:
+        """How often `code` was noted."""
+        tally = self.tallies.get(code)
+        return tally.count if tally else 0
 
     def findings(self, whole_events: int) -> list[Finding]:
         """One finding a code, each naming the first place and its reason."""

@@ -18,7 +18,9 @@ _EVENTS_KEY = re.compile(rb'"traceEvents"\s*:\s*(\[?)')
 _KEY = re.compile(rb'(?:\A|[,{])\s*"((?:[^"\\]|\\.)*)"\s*:', re.DOTALL)
 _TOKEN = re.compile(rb'"(?:[^"\\]|\\.)*"|[{}\[\]]', re.DOTALL)
 _DECODE_ERRORS = (msgspec.MsgspecError, ValueError, RecursionError)
-_KEY_TRIES = 50
+_FEW_LOST = 1000
+"""Broken entries that are put up with before the rest is given up."""
+_KEY_TRIES = 8
 """How many following keys a broken entry's value may reach over."""
 
 
@@ -127,6 +129,8 @@ def _salvaged(before: bytes, offset: int, damage: Damage) -> dict[str, Any]:
             )
         else:
             found[match[1].decode("utf-8", "replace")] = value
+        if damage.count("metadata-lost") > _FEW_LOST:
+            break  # noise, not entries
     return found
 
 

@@ -27,6 +27,10 @@ _TOP_LEVEL = re.compile(
 )
 _TRIES = 4
 """How many places are tried as the end of an event, or of the list, before it is given up."""
+BOUNDARY_TRIES = 4096
+"""How many opening brackets are looked at for a gap between events; a real one has few between."""
+_FEW_LOST = 2000
+"""Losses that are put up with, however few events are whole."""
 _ENOUGH = 64 * KIB
 """Text after an event that rules out that its end is merely not read yet."""
 _NO_MENDING = ("expected ',' or '}'", "expected ':'", "recursion")
@@ -56,6 +60,8 @@ class Recovery:
         self._damage = damage
         self.others = 0
         """Elements that are no objects."""
+        self.gave_up = False
+        """Whether the rest of the file is not worth reading."""
 
     def take(self, buffer: bytes, offset: int, *, final: bool) -> tuple[int, bool]:
         """Read what can be read of `buffer`, which stands at `offset` of the text.
@@ -78,10 +84,14 @@ class Recovery:
 
     @staticmethod
     def _last_start(buffer: bytes) -> int:
-        at = buffer.rfind(b"{")
-        while at > 0 and not buffer[max(0, at - 64) : at].rstrip(_SPACE).endswith(b","):
+        at = len(buffer)
+        for _ in range(BOUNDARY_TRIES):
             at = buffer.rfind(b"{", 0, at)
-        return max(at, 0)
+            if at <= 0:
+                break
+            if buffer[max(0, at - 64) : at].rstrip(_SPACE).endswith(b","):
+                return at
+        return 0
 
     def _tell(self, mended: Mended, offset: int) -> None:
         self._damage.note("repaired", mended.reason, at=offset + mended.at, count=mended.count)
@@ -108,7 +118,7 @@ class Recovery:
             if at == len(buffer):
                 return at, False
             if buffer[at : at + 1] == b"}":
-                if final and not buffer[at + 1 :].strip():
+                if final and _skip(buffer, at + 1) == len(buffer):
                     self._damage.note("repaired", "the list is not closed", at=offset + at)
                     return at, True
                 self._damage.note("repaired", "a stray bracket", at=offset + at)
@@ -122,6 +132,15 @@ class Recovery:
             if closed or done == at:
                 return done, closed
             at = done
+            if self._hopeless():
+                self._damage.note("too-damaged", "more is broken than whole", at=offset + at)
+                self.gave_up = True
+                return at, False
+
+    def _hopeless(self) -> bool:
+        """Whether so much is broken that what follows is noise, such as a misread stream."""
+        lost = self._damage.count("events-lost")
+        return lost > _FEW_LOST and lost > sum(self._phases.values())
 
     def _before(
         self, buffer: bytes, at: int, following: int, offset: int, *, final: bool
@@ -131,9 +150,10 @@ class Recovery:
         Returns how far that goes (`at`: read on first), and whether the list ended there.
         """
         end = following
-        for _ in range(_TRIES):
+        for tries in range(_TRIES):
             text = buffer[at:end].rstrip(_SPACE).removesuffix(b",")
-            if self._take_one(text, offset + at):
+            # Only the nearest end is worth mending for; the others are for nested arguments.
+            if self._decode(text) or (tries == 0 and self._take_one(text, offset + at)):
                 return end, False
             later = next_event(buffer, end + 1)
             if later < 0:
@@ -159,11 +179,16 @@ class Recovery:
         closed = self._to_list_end(buffer, at, len(buffer), final=final)
         if closed:
             return closed, True
-        end = element_end(buffer, at)
+        while (end := element_end(buffer, at)) > 0 and self._take_one(buffer[at:end], offset + at):
+            at = _skip(buffer, end)
+            if buffer[at : at + 1] in (b"", b"]", b"}"):
+                return end, False
+            commas = buffer.count(b",", end, at)
+            if commas != 1:
+                reason = "an extra comma" if commas else "a missing comma"
+                self._damage.note("repaired", reason, at=offset + end)
         if not final and end < 0:
             return at, False
-        if end > 0 and self._take_one(buffer[at:end], offset + at):
-            return end, False
         closing = _TOP_LEVEL.search(buffer, at) or (_LIST_END.search(buffer, at) if final else None)
         if closing:
             text = buffer[at : closing.start(1)]

@@ -16,7 +16,7 @@ _MEND = re.compile(
     rb"|(?P<number>[-+]?\b(?:NaN|nan|Infinity|infinity|inf|Inf)\b)"
     rb"|(?P<comma>,(?=\s*(?:[}\],]|\Z)))"
     rb"|(?P<gap>\}(?=\s*\{))"
-    rb"|(?P<huge>-?\d+(?:\.\d+)?[eE]\+?\d{3,})",
+    rb"|(?P<huge>(?<![\d.])-?\d+(?:\.\d+)?[eE]\+?\d{3,})",
     re.DOTALL,
 )
 _CONTROL = re.compile(rb"[\x00-\x1f]")
