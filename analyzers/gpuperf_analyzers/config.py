@@ -7,6 +7,19 @@ from dataclasses import dataclass, field
 
 from gpuperf_analyzers.hookspecs import Analyzer, CommClassifier, FlopFormula, Peak, Report
 from gpuperf_analyzers.metrics import Metric
+from gpuperf_analyzers.thresholds import Thresholds
+
+
+@dataclass(frozen=True, slots=True)
+class PluginModule:
+    """A module that implements hooks and is no installed plugin, such as a ``conftest.py``.
+
+    Another process finds it by its file and name; ``hook`` is one of the functions it has.
+    """
+
+    path: str
+    name: str
+    hook: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -14,7 +27,7 @@ class Config:
     """The resolved hookspecs.
 
     Made once by :func:`gpuperf_analyzers.registry.load_config`; ``metrics`` keeps the order of
-    tables.
+    tables. ``modules`` are what a process of its own must load to come to the same.
     """
 
     metrics: Mapping[str, Metric]
@@ -23,3 +36,5 @@ class Config:
     peaks: tuple[Peak, ...] = ()
     analyzers: tuple[Analyzer, ...] = ()
     reports: tuple[Report, ...] = ()
+    thresholds: Thresholds = field(default_factory=Thresholds)
+    modules: tuple[PluginModule, ...] = ()

@@ -6,12 +6,14 @@ so that metrics can be had at collection without numpy.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from types import ModuleType
 
 import pluggy
 
 from gpuperf_analyzers import hookspecs
-from gpuperf_analyzers.config import Config
+from gpuperf_analyzers.config import Config, PluginModule
 from gpuperf_analyzers.hookspecs import PROJECT, CommClassifier, FlopFormula, Peak, hookimpl
 from gpuperf_analyzers.metrics import BUILTIN, Metric
 
@@ -81,4 +83,17 @@ def load_config(manager: pluggy.PluginManager | None = None) -> Config:
         peaks=tuple(p for group in hook.gpuperf_peaks() for p in group),
         analyzers=tuple(a for group in hook.gpuperf_analyzers() for a in group),
         reports=tuple(r for group in hook.gpuperf_reports() for r in group),
+        modules=tuple(_modules(manager)),
     )
+
+
+def _modules(manager: pluggy.PluginManager) -> Iterator[PluginModule]:
+    """Modules among the plugins that every process does not find by itself."""
+    installed = [plugin for plugin, _ in manager.list_plugin_distinfo()]
+    for plugin in manager.get_plugins():
+        file = getattr(plugin, "__file__", None)
+        if not isinstance(plugin, ModuleType) or file is None or plugin in installed:
+            continue
+        hooks = [caller.name for caller in manager.get_hookcallers(plugin) or ()]
+        if hooks:
+            yield PluginModule(str(Path(file).resolve()), plugin.__name__, hooks[0])

@@ -19,7 +19,7 @@ from pytest_gpuperf.session.ddp_failure import RankFailure, failure_of
 from pytest_gpuperf.session.ddp_plan import plan_ranks, threads_per_rank
 
 STEPS = 4
-QUICK = Options(warmup_s=0.05, max_time_s=0.2, steps=STEPS)
+QUICK = Options(warmup_s=0.05, max_time_s=0.2, steps=STEPS, measure_peak=False)
 LIMIT_S = 60.0
 
 

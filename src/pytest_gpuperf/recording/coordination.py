@@ -26,6 +26,9 @@ class Coordinator(Protocol):
     def agree(self, flag: bool, /) -> bool:
         """Rank 0's `flag`, on every rank; all ranks call it equally often."""
 
+    def any(self, flag: bool, /) -> bool:
+        """Whether `flag` is true on some rank; all ranks call it equally often."""
+
     def barrier(self) -> None:
         """Return once every rank has called it."""
 
@@ -38,6 +41,9 @@ class _Solo:
     world_size: int = 1
 
     def agree(self, flag: bool, /) -> bool:
+        return flag
+
+    def any(self, flag: bool, /) -> bool:
         return flag
 
     def barrier(self) -> None:

@@ -37,7 +37,7 @@ _in_process: dict[tuple[str, str], float] = {}
 _too_busy_at: dict[tuple[str, str], float] = {}
 
 
-def measured_cpu_peak(dtype: str) -> float:
+def measured_cpu_peak(dtype: str, *, search: bool = True) -> float:
     """The highest TFLOPS that a square matmul of `dtype` reached on this machine.
 
     FLOP are 2·N³; the best repetition of the best N counts. A few seconds the first time,
@@ -48,6 +48,8 @@ def measured_cpu_peak(dtype: str) -> float:
     ----------
     dtype
         ``fp64``, ``fp32``, ``bf16`` or ``fp16``.
+    search
+        Whether it may be measured where it is not known yet.
 
     Raises
     ------
@@ -59,22 +61,32 @@ def measured_cpu_peak(dtype: str) -> float:
             f"gpuperf: the CPU's peak is measured for {', '.join(_TORCH_NAMES)}, not for {dtype!r}"
         )
     torch = import_torch()
-    machine = f"{cpu_model()} | torch {torch.__version__} | {torch.get_num_threads()} threads"
+    machine = machine_key(torch.get_num_threads())
     key = (machine, dtype)
     known = _in_process.get(key)
     if known is not None:
         return known
     # Each search takes seconds: a machine that was too busy is not asked again at once.
     if perf_counter() - _too_busy_at.get(key, -_TRY_AGAIN_S) >= _TRY_AGAIN_S:
-        found = _cached(cache_directory() / _FILE, machine, dtype)
+        path = cache_directory() / _FILE
+        if not search:
+            found = _read(path).get(machine, {}).get(dtype)
+        else:
+            found = _cached(path, machine, dtype)
+            if found is None:
+                _too_busy_at[key] = perf_counter()
         if found is not None:
             _in_process[key] = found
             return found
-        _too_busy_at[key] = perf_counter()
     raise RecordingError(
         f"no {dtype} peak of this CPU: other processes kept its cores busy while it was to be "
         "measured; measure once on an idle machine"
     )
+
+
+def machine_key(threads: int) -> str:
+    """What a peak belongs to: the processor, torch's version, the number of threads."""
+    return f"{cpu_model()} | torch {import_torch().__version__} | {threads} threads"
 
 
 def cache_directory() -> Path:

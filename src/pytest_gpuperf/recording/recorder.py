@@ -1,11 +1,11 @@
-"""One recording: first call, warm-up, samples, FLOP count, profiled steps, trace."""
+"""One recording: first call, FLOP count, warm-up, samples, profiled steps, trace."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
@@ -15,8 +15,6 @@ from pytest_gpuperf.recording.coordination import SOLO, Coordinator
 from pytest_gpuperf.recording.devices import device_title
 from pytest_gpuperf.recording.errors import RecordingError, import_torch
 from pytest_gpuperf.recording.flop_count import FlopCount, count_flops
-from pytest_gpuperf.recording.host_environment import environment
-from pytest_gpuperf.recording.memory import alive_bytes
 from pytest_gpuperf.recording.notes import (
     sample_notes,
     telemetry_notes,
@@ -25,7 +23,7 @@ from pytest_gpuperf.recording.notes import (
 )
 from pytest_gpuperf.recording.nvml import NvmlSampler, Summary, device_uuid
 from pytest_gpuperf.recording.options import Options
-from pytest_gpuperf.recording.profiled import profile_steps
+from pytest_gpuperf.recording.passes import Enough, Passes
 from pytest_gpuperf.recording.profiler_conflicts import (
     further_profilers_refused,
     refuse_active_profiler,
@@ -42,7 +40,8 @@ if TYPE_CHECKING:
 
     from gpuperf_analyzers.config import Config
 
-Decided = Callable[[tuple[float, ...]], bool]
+Decided = Callable[[tuple[float, ...], LiveBlock], bool]
+"""Whether samples (µs) decide the limits, given what is known of the workload beside them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +77,7 @@ def record(
     teardown: Callable[[], object] | None = None,
     coordinator: Coordinator = SOLO,
     decided: Decided | None = None,
+    enough: Enough | None = None,
     config: Config | None = None,
 ) -> Recorded:
     """Measure `step` on `device` and leave a trace with the measurements inside.
@@ -100,8 +100,12 @@ def record(
     coordinator
         The other ranks that run the same workload; every one of them records at the same time.
     decided
-        Whether the limits can be judged on these samples (µs). Sampling goes on, up to
-        ``max_time_s``, while it says no. Asked on rank 0 only.
+        Whether the limits can be judged on these samples (µs); FLOP, peaks and items are in the
+        block that goes along. Sampling goes on, up to ``max_time_s``, while it says no. Asked on
+        rank 0 only.
+    enough
+        Whether the limits on the trace can be judged by this one. While some rank says no, twice
+        as many steps are profiled, until that has taken ``max_time_s``; the last trace stays.
     config
         FLOP formulas of custom ops.
 
@@ -123,16 +127,23 @@ def record(
         with further_profilers_refused():
             value, first_call_us = _first_call(workload, timer)
             notes = (*value_notes(value), *observers())
-            timed = _timed(workload, device, timer, options, coordinator, regions, decided)
-            block = _with_times(block, timed, timer, options, regions)
-            block = _with_flops(block, workload, device, options, config)
+            block = _with_declared(block, timer, options)
+            block = _with_flops(block, workload, device, options, coordinator, config)
+            ask = None if decided is None else partial(_ask, decided, block)
+            timed = _timed(workload, device, timer, options, coordinator, regions, ask)
+            block = _with_times(block, timed, regions)
         block = replace(
             block, first_call_us=first_call_us, notes=(*notes, *timed.notes, *block.notes)
         )
         regions.annotating = True
         path = Path(trace_path)
-        block = _profiled(block, workload, device, options, path, coordinator)
+        passes = Passes(workload, device, path, coordinator)
+        block = passes.until(enough, block, options, config)
     return Recorded(value, block, path, regions.limits)
+
+
+def _ask(decided: Decided, block: LiveBlock, samples_us: tuple[float, ...]) -> bool:
+    return decided(samples_us, block)
 
 
 def _device_context(device: torch.device) -> Any:
@@ -185,7 +196,7 @@ def _timed(
     options: Options,
     coordinator: Coordinator,
     regions: RegionLog,
-    decided: Decided | None,
+    decided: Callable[[tuple[float, ...]], bool] | None,
 ) -> _Timed:
     """Warm up and sample, with NVML watching a GPU."""
     cuda = import_torch().cuda if device.type == "cuda" else None
@@ -207,22 +218,26 @@ def _timed(
     return _Timed(warmup, samples, peak, telemetry, notes)
 
 
-def _with_times(
-    block: LiveBlock, timed: _Timed, timer: Timer, options: Options, regions: RegionLog
-) -> LiveBlock:
-    """`block` with what the timed pass gave and what was declared."""
+def _with_declared(block: LiveBlock, timer: Timer, options: Options) -> LiveBlock:
+    """`block` with what was declared, and how it is timed."""
     return replace(
         block,
         timer=timer.name,
-        samples_us=timed.samples.us,
-        stop=timed.samples.stop,
-        warmup_us=timed.warmup.elapsed_us,
-        warmup_calls=timed.warmup.calls,
-        steps=options.steps,
         model_flops=None if options.flops is None else round(options.flops),
         bytes_moved=None if options.bytes is None else round(options.bytes),
         items=options.items,
         items_unit=options.items_unit,
+    )
+
+
+def _with_times(block: LiveBlock, timed: _Timed, regions: RegionLog) -> LiveBlock:
+    """`block` with what the timed pass gave."""
+    return replace(
+        block,
+        samples_us=timed.samples.us,
+        stop=timed.samples.stop,
+        warmup_us=timed.warmup.elapsed_us,
+        warmup_calls=timed.warmup.calls,
         peak_bytes=timed.peak_bytes,
         telemetry=timed.telemetry,
         regions={name: tuple(us) for name, us in regions.samples_us.items()},
@@ -234,6 +249,7 @@ def _with_flops(
     workload: Workload,
     device: torch.device,
     options: Options,
+    coordinator: Coordinator,
     config: Config | None,
 ) -> LiveBlock:
     """`block` with the FLOP of one more, untimed call, and on a CPU the peak to hold them to."""
@@ -246,7 +262,7 @@ def _with_flops(
         workload.teardown()
     flops = declared_over_counted(options, counted)
     measured = options.measure_peak and device.type == "cpu"
-    peaks, peak_notes = _cpu_peaks(flops.by_dtype) if measured else ({}, ())
+    peaks, peak_notes = _cpu_peaks(flops.by_dtype, coordinator) if measured else ({}, ())
     return replace(
         block,
         flops=flops.flops,
@@ -259,16 +275,29 @@ def _with_flops(
     )
 
 
-def _cpu_peaks(dtypes: Iterable[str]) -> tuple[dict[str, float], tuple[str, ...]]:
-    """The measured peaks of those of `dtypes` that have one, and why others have none."""
+def _cpu_peaks(
+    dtypes: Iterable[str], coordinator: Coordinator
+) -> tuple[dict[str, float], tuple[str, ...]]:
+    """The measured peaks of those of `dtypes` that have one, and why others have none.
+
+    The ranks take turns: one measures with the threads that each of them has, while the others
+    leave it the machine, and they read what it found. A machine too busy for the first is not
+    tried again by each of the others.
+    """
     from pytest_gpuperf.recording.cpu_peak import measured_cpu_peak
 
-    peaks, notes = {}, []
-    for dtype in dtypes:
-        try:
-            peaks[dtype] = measured_cpu_peak(dtype)
-        except RecordingError as error:  # noqa: PERF203 - each dtype stands on its own
-            notes.append(str(error))
+    peaks: dict[str, float] = {}
+    notes: list[str] = []
+    search = True
+    for turn in range(coordinator.world_size):
+        for dtype in dtypes if turn == coordinator.rank else ():
+            try:
+                peaks[dtype] = measured_cpu_peak(dtype, search=search)
+            except RecordingError as error:  # noqa: PERF203 - each dtype stands on its own
+                notes.append(str(error))
+        if turn == 0:
+            search = coordinator.agree(not notes)
+        coordinator.barrier()
     return peaks, tuple(notes)
 
 
@@ -283,32 +312,3 @@ def declared_over_counted(options: Options, counted: FlopCount) -> FlopCount:
     flops = round(options.flops)
     dtype = options.dtype or (next(iter(counted.by_dtype)) if len(counted.by_dtype) == 1 else None)
     return FlopCount(flops, {dtype: flops} if dtype else {}, "declared")
-
-
-def _profiled(
-    block: LiveBlock,
-    workload: Workload,
-    device: torch.device,
-    options: Options,
-    path: Path,
-    coordinator: Coordinator,
-) -> LiveBlock:
-    """Write the trace with the block inside; the block, completed, comes back."""
-    complete = [block]
-
-    def metadata() -> str:
-        complete[0] = replace(
-            block, alive_bytes=alive_bytes(device), environment=environment(device)
-        )
-        return json.dumps(complete[0].to_json())
-
-    with garbage_collection_off():
-        profile_steps(
-            workload,
-            device=device,
-            steps=options.steps,
-            metadata=metadata,
-            path=path,
-            barrier=coordinator.barrier,
-        )
-    return complete[0]

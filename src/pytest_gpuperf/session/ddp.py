@@ -12,7 +12,7 @@ import shutil
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from glob import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -28,15 +28,18 @@ from pytest_gpuperf.session.ddp_joined import (
     torchrun_place,
 )
 from pytest_gpuperf.session.ddp_plan import Plan, plan_ranks, rank_environment, threads_per_rank
+from pytest_gpuperf.session.rank_config import modules_payload
 
 if TYPE_CHECKING:
     import torch
 
+    from gpuperf_analyzers.config import Config
     from pytest_gpuperf.recording import Options
+    from pytest_gpuperf.recording.passes import Enough
+    from pytest_gpuperf.recording.recorder import Decided
 
 Backend = Literal["auto", "gloo", "nccl"]
 MakeStep = Callable[[int, int], Callable[[], object]]
-Decided = Callable[[tuple[float, ...]], bool]
 
 TRACE_SUFFIX = ".pt.trace.json.gz"
 
@@ -91,6 +94,8 @@ def measure_ddp(
     timeout_s: float,
     name: str = "",
     decided: Decided | None = None,
+    enough: Enough | None = None,
+    config: Config | None = None,
 ) -> DdpOutcome:
     """Measure ``make_step(rank, world_size)()`` on `world_size` ranks, a process each.
 
@@ -116,6 +121,10 @@ def measure_ddp(
         Name of the measurement.
     decided
         Whether the samples so far (µs per step) decide every limit; picklable, asked on rank 0.
+    enough
+        Whether a rank's trace decides every limit on it; picklable, asked on every rank.
+    config
+        The hookspecs here; the ranks load the installed plugins and the modules it names.
 
     Raises
     ------
@@ -129,8 +138,6 @@ def measure_ddp(
     if place is None or place.rank == 0:
         for stale in trace_dir.glob(f"{escape(stem)}.rank*"):
             stale.unlink()
-    # A peak measured by one rank while the others compute would be none.
-    options = replace(options, measure_peak=False)
     paths = tuple(trace_dir / f"{stem}.rank{rank}{TRACE_SUFFIX}" for rank in range(world_size))
     if place is not None:
         outcomes = record_joined(
@@ -143,6 +150,8 @@ def measure_ddp(
             timeout_s=timeout_s,
             name=name,
             decided=decided,
+            enough=enough,
+            config=config,
         )
     else:
         payload = {
@@ -150,6 +159,8 @@ def measure_ddp(
             "name": name,
             "options": _pickled("options", options),
             "decided": _pickled("decided", decided),
+            "enough": _pickled("enough", enough),
+            "modules": modules_payload(config),
         }
         with _folder_in(trace_dir) as folder:
             outcomes = _launched(
@@ -164,7 +175,7 @@ def measure_ddp(
         trace_paths=paths,
         blocks=tuple(parse_live_block(o.value["block"]) for o in outcomes),
         region_limits=outcomes[0].value["region_limits"],
-        notes=plan.notes,
+        notes=(*plan.notes, *outcomes[0].value.get("notes", ())),
         output=outcomes[0].output,
         reporter=place is None or place.rank == 0,
     )

@@ -15,6 +15,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from pytest_gpuperf.ranks import RankContext, Target
+from pytest_gpuperf.session.rank_config import rank_config
 
 if TYPE_CHECKING:
     import torch
@@ -50,6 +51,15 @@ class GroupCoordinator:
         dist.broadcast(shared, src=0, group=self.group)
         return bool(shared.item())
 
+    def any(self, flag: bool, /) -> bool:
+        """Whether `flag` is true on some rank."""
+        import torch
+        import torch.distributed as dist
+
+        shared = torch.tensor([flag], dtype=torch.uint8)
+        dist.all_reduce(shared, op=dist.ReduceOp.MAX, group=self.group)
+        return bool(shared.item())
+
     def barrier(self) -> None:
         """Return once every rank has called it."""
         import torch.distributed as dist
@@ -69,6 +79,8 @@ def measure_rank(context: RankContext, payload: Mapping[str, Any]) -> dict[str, 
     step = _step(context, payload)
     from pytest_gpuperf.recording import record
 
+    # After make_step's module, which may import the modules itself.
+    config, notes = rank_config(payload["modules"])
     recorded = record(
         step,
         device=device,
@@ -77,12 +89,15 @@ def measure_rank(context: RankContext, payload: Mapping[str, Any]) -> dict[str, 
         name=payload["name"],
         coordinator=coordinator,
         decided=_unpickled(payload["decided"]),
+        enough=_unpickled(payload["enough"]),
+        config=config,
     )
     _leave(context, coordinator)
     return {
         "trace": str(recorded.trace_path),
         "block": recorded.block.to_json(),
         "region_limits": {name: dict(limits) for name, limits in recorded.region_limits.items()},
+        "notes": list(notes),
     }
 
 

@@ -24,7 +24,9 @@ from pytest_gpuperf.session.ddp_failure import failure_of
 if TYPE_CHECKING:
     import torch
 
+    from gpuperf_analyzers.config import Config
     from pytest_gpuperf.recording import Options
+    from pytest_gpuperf.recording.passes import Enough
     from pytest_gpuperf.recording.recorder import Decided
 
 _GATHER_MARGIN = timedelta(minutes=5)
@@ -60,12 +62,14 @@ def record_joined(
     timeout_s: float,
     name: str,
     decided: Decided | None,
+    enough: Enough | None,
+    config: Config | None,
 ) -> list[RankOutcome]:
     """Record this rank together with the others; the outcomes of all ranks, on every rank.
 
     Parameters
     ----------
-    make_step, backend, device_type, options, timeout_s, name, decided
+    make_step, backend, device_type, options, timeout_s, name, decided, enough, config
         As for :func:`pytest_gpuperf.session.ddp.measure_ddp`, the backend decided on.
     place
         What :func:`torchrun_place` gave.
@@ -90,6 +94,8 @@ def record_joined(
             path=partial,
             name=name,
             decided=decided,
+            enough=enough,
+            config=config,
         )
 
     coordinator.barrier()  # rank 0 has removed the traces of an earlier run
@@ -171,6 +177,8 @@ def _recorded(
     path: Path,
     name: str,
     decided: Decided | None,
+    enough: Enough | None,
+    config: Config | None,
 ) -> dict[str, Any]:
     """The recording of our rank as JSON types."""
     from pytest_gpuperf.recording import record
@@ -183,6 +191,8 @@ def _recorded(
         name=name,
         coordinator=coordinator,
         decided=decided,
+        enough=enough,
+        config=config,
     )
     limits = {region: dict(each) for region, each in recorded.region_limits.items()}
     return {"block": recorded.block.to_json(), "region_limits": limits}

@@ -1,84 +1,104 @@
-"""Whether the samples taken so far decide the limits, so that sampling may stop."""
+"""Whether what was measured so far decides the limits, so that measuring may stop.
+
+Both are asked while a recording is under way, and judge as the session does in the end. They are
+objects rather than closures, since they travel to the ranks of a DDP measurement.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
 
-from gpuperf_analyzers.limits import Direction, Limit, Verdict, compare
+from gpuperf_analyzers.limits import Limit, Verdict, judge
 
-_US = 1e6
-_FROM_SAMPLES = ("step_time", "step_time_p99", "throughput", "tflops", "mfu", "hfu")
+if TYPE_CHECKING:
+    from gpuperf_analyzers.config import Config
+    from gpuperf_analyzers.hookspecs import Peak
+    from gpuperf_analyzers.live_block import LiveBlock
+
+_FROM_SAMPLES = frozenset({"step_time", "step_time_p99", "throughput", "tflops", "mfu", "hfu"})
+_FEWEST_STEPS = 6
+"""Steps that give an interval: with fewer a value is taken exactly, and nothing is ambiguous."""
 
 
 @dataclass(frozen=True, slots=True)
-class Bound:
-    """One limit on a metric that the samples decide."""
-
-    metric: str
-    direction: Direction
-    bound: float
-
-
-@dataclass(frozen=True, slots=True)
-class Decided:
+class SamplesDecide:
     """Says of the samples so far, µs, whether each limit is met or missed by all of its interval.
-
-    An object rather than a closure, since it travels to the ranks of a DDP measurement.
 
     Attributes
     ----------
-    bounds
-        Limits on what is made of samples; those on the trace's events are not decided by more.
-    items, flops
-        Items and declared FLOP of a step; None where unknown. A limit that needs an unknown
-        number is undecided: it takes all of ``max_time``.
+    limits
+        Those on what is made of samples; those on the trace's events are not decided by more.
+    peaks
+        Dense peaks to look the device up in; a CPU's are in the block.
     """
 
-    bounds: tuple[Bound, ...]
-    items: float | None = None
-    flops: float | None = None
+    limits: tuple[Limit, ...]
+    peaks: tuple[Peak, ...] = ()
 
-    def __call__(self, samples_us: tuple[float, ...]) -> bool:
-        """Whether no limit is still ambiguous."""
-        return all(self._decides(bound, samples_us) for bound in self.bounds)
+    def __call__(self, samples_us: tuple[float, ...], block: LiveBlock) -> bool:
+        """Whether no limit is still open; one that cannot be judged here is not waited for.
 
-    def _decides(self, bound: Bound, samples_us: tuple[float, ...]) -> bool:
-        from gpuperf_analyzers.stats import median_interval, quantile_interval
+        Parameters
+        ----------
+        samples_us
+            The samples.
+        block
+            What else is known: the device, FLOP, a CPU's peak, items.
+        """
+        from gpuperf_analyzers.live_values import live_values
 
-        if bound.metric == "step_time_p99":
-            interval = quantile_interval(samples_us, 0.99)
-        elif bound.metric == "step_time":
-            interval = median_interval(samples_us)
-        else:
-            known = {"throughput": self.items, "tflops": self.flops}.get(bound.metric)
-            if known is None:
-                return False
-            amount = known * _US if bound.metric == "throughput" else known / _US
-            interval = median_interval([amount / us for us in samples_us if us > 0])
-        if interval is None:
-            return False
-        verdict = compare(interval[0], interval, bound.direction, bound.bound)
-        return verdict is not Verdict.AMBIGUOUS
+        values = live_values(replace(block, samples_us=samples_us), peaks=self.peaks)
+        judged = judge(
+            values,
+            self.limits,
+            device_name=block.device,
+            device_type=block.device_type,
+            invalid={},
+        )
+        # Without an interval a value would be taken exactly: there are too few samples yet.
+        return not any(
+            j.verdict is Verdict.AMBIGUOUS
+            or (j.verdict in (Verdict.PASS, Verdict.FAIL) and j.interval is None)
+            for j in judged
+        )
 
 
-def decider(
-    limits: Iterable[Limit],
-    *,
-    device_name: str,
-    device_type: str,
-    items: float | None,
-    flops: float | None,
-) -> Decided | None:
-    """What to ask of the samples for these limits on this device; None where nothing is."""
-    bounds = []
-    for limit in limits:
-        if limit.metric not in _FROM_SAMPLES or limit.direction not in ("min", "max"):
-            continue
-        found = limit.target(device_name, device_type)
-        if found is None or (device_type == "cpu" and not limit.explicit_for_cpu(found[1])):
-            continue
-        if limit.metric == "throughput" and items is None:
-            continue
-        bounds.append(Bound(limit.metric, limit.direction, found[1].value))
-    return Decided(tuple(bounds), items, flops) if bounds else None
+@dataclass(frozen=True, slots=True)
+class TraceDecides:
+    """Says of a trace whether no limit on what it shows is ambiguous."""
+
+    limits: tuple[Limit, ...]
+
+    def __call__(self, path: Path, config: Config | None) -> bool:
+        """Whether more steps would change no verdict from AMBIGUOUS to another."""
+        from gpuperf_analyzers.analysis import analyze
+        from gpuperf_analyzers.trace import read_trace
+
+        found = analyze(read_trace(path), config)
+        judged = judge(
+            found.values,
+            self.limits,
+            device_name=found.device_name,
+            device_type=found.device_type,
+            invalid=found.invalid,
+        )
+        return not any(j.verdict is Verdict.AMBIGUOUS for j in judged)
+
+
+def samples_decide(limits: Iterable[Limit], peaks: Iterable[Peak]) -> SamplesDecide | None:
+    """What to ask of the samples for `limits`; None where none of them is on samples."""
+    of_samples = tuple(m for m in limits if m.metric in _FROM_SAMPLES and _bounds(m))
+    return SamplesDecide(of_samples, tuple(peaks)) if of_samples else None
+
+
+def trace_decides(limits: Iterable[Limit], steps: int) -> TraceDecides | None:
+    """What to ask of a trace for `limits`; None where no verdict on it can be ambiguous."""
+    of_trace = tuple(m for m in limits if m.metric not in _FROM_SAMPLES and _bounds(m))
+    return TraceDecides(of_trace) if of_trace and steps >= _FEWEST_STEPS else None
+
+
+def _bounds(limit: Limit) -> bool:
+    return limit.direction in ("min", "max")

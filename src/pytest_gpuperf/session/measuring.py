@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from pytest_gpuperf.session.ddp_joined import torchrun_place
-from pytest_gpuperf.session.decided import decider
+from pytest_gpuperf.session.decided import samples_decide, trace_decides
 from pytest_gpuperf.session.device_lock import device_lock
 from pytest_gpuperf.session.judging import RegionLimits, measurement_of, parse_region_limits
 from pytest_gpuperf.session.places import make_folder
@@ -70,20 +70,6 @@ def recording_options(declaration: Declaration) -> Options:
     )
 
 
-def sampled_limits(request: Request) -> Callable[[tuple[float, ...]], bool] | None:
-    """What the sampling asks to know whether the limits are decided."""
-    from pytest_gpuperf.recording.devices import device_title
-
-    d = request.declaration
-    return decider(
-        d.limits,
-        device_name=device_title(request.device),
-        device_type=request.device.type,
-        items=d.items,
-        flops=d.flops,
-    )
-
-
 def trace_name() -> str:
     """The trace's name: each rank of a surrounding torchrun measures, and writes, its own."""
     place = torchrun_place()
@@ -119,7 +105,8 @@ def measure(
             name=request.name,
             setup=setup,
             teardown=teardown,
-            decided=sampled_limits(request),
+            decided=samples_decide(request.declaration.limits, request.config.peaks),
+            enough=trace_decides(request.declaration.limits, request.declaration.steps),
             config=request.config,
         )
         # Analyzing takes the CPU, so it is part of what others must wait for.

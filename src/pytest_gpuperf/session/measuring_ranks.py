@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Literal
 
+from pytest_gpuperf.session.decided import samples_decide, trace_decides
 from pytest_gpuperf.session.device_lock import device_lock
 from pytest_gpuperf.session.judging import measurement_of, parse_region_limits
 from pytest_gpuperf.session.measurement import Measurement
-from pytest_gpuperf.session.measuring import Request, recording_options, sampled_limits
+from pytest_gpuperf.session.measuring import Request, recording_options
 
 if TYPE_CHECKING:
     import torch
@@ -45,7 +46,9 @@ def measure_ranks(
             stem="ddp",
             timeout_s=declaration.timeout_s,
             name=request.name,
-            decided=sampled_limits(request),
+            decided=samples_decide(declaration.limits, request.config.peaks),
+            enough=trace_decides(declaration.limits, declaration.steps),
+            config=request.config,
         )
         if not outcome.reporter:
             note = "one rank of a surrounding torchrun: rank 0 judges and tells the result"

@@ -230,3 +230,12 @@ def test_processes_at_once_agree_on_one_measurement(tmp_path: Path) -> None:
     ]
     answers = [process.communicate(timeout=120)[0].strip() for process in running]
     assert answers[0] == answers[1] != ""
+
+
+def test_a_peak_that_is_only_looked_up_is_not_searched_for(searches: list[str]) -> None:
+    with pytest.raises(RecordingError, match="no fp32 peak"):
+        measured_cpu_peak("fp32", search=False)
+    assert not searches
+    measured_cpu_peak("fp32")
+    forget()
+    assert measured_cpu_peak("fp32", search=False) == 1.0

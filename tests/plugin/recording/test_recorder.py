@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from gpuperf_analyzers.live_block import parse_live_block
+from gpuperf_analyzers.live_block import LiveBlock, parse_live_block
 from pytest_gpuperf.recording import Options, Recorded, RecordingError, record, region
 
 torch = pytest.importorskip("torch")
@@ -402,12 +402,17 @@ def test_what_is_declared_stands_in_the_block(measured: Callable[..., Recorded])
     assert (block.bytes_moved, block.items, block.items_unit) == (4096, 32, "tokens")
 
 
+def known_peaks(monkeypatch: pytest.MonkeyPatch, **peaks: float) -> None:
+    from pytest_gpuperf.recording import cpu_peak
+
+    monkeypatch.setattr(cpu_peak, "measured_cpu_peak", lambda dtype, *, search: peaks[dtype])
+
+
 def test_the_cpus_measured_peak_goes_with_counted_flops(
     measured: Callable[..., Recorded], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from pytest_gpuperf.recording import cpu_peak
 
-    monkeypatch.setattr(cpu_peak, "measured_cpu_peak", {"fp32": 0.5, "fp64": 0.25}.__getitem__)
+    known_peaks(monkeypatch, fp32=0.5, fp64=0.25)
     a, b = torch.randn(8, 8), torch.randn(8, 8, dtype=torch.float64)
 
     def step() -> None:
@@ -423,7 +428,7 @@ def test_a_peak_that_cannot_be_measured_is_absent_with_the_reason(
 ) -> None:
     from pytest_gpuperf.recording import cpu_peak
 
-    def busy(dtype: str) -> float:
+    def busy(dtype: str, *, search: bool) -> float:
         raise RecordingError(f"no {dtype} peak")
 
     monkeypatch.setattr(cpu_peak, "measured_cpu_peak", busy)
@@ -438,3 +443,76 @@ def test_a_trace_path_in_a_new_folder_is_made(tmp_path: Path) -> None:
     record(lambda: None, device=CPU, trace_path=path, options=QUICK)
     assert [p.name for p in path.parent.iterdir()] == ["t.json"]
     assert load(path)["gpuperf"]["schema"] == 1
+
+
+def test_the_limits_are_asked_with_the_flops_and_the_peak_known(
+    measured: Callable[..., Recorded], monkeypatch: pytest.MonkeyPatch
+) -> None:
+
+    known_peaks(monkeypatch, fp32=0.5)
+    a, told = torch.randn(16, 16), []
+
+    def decided(samples: tuple[float, ...], block: LiveBlock) -> bool:
+        told.append((block.flops, dict(block.peak_tflops), block.items, block.device))
+        return len(told) == 2
+
+    done = measured(lambda: a @ a, Options(0.01, 30.0, items=4), decided=decided)
+    assert told == [(2 * 16**3, {"fp32": 0.5}, 4, "cpu")] * 2
+    assert done.block.stop == "interval"
+
+
+def test_a_trace_that_does_not_decide_is_made_again_with_twice_the_steps(
+    measured: Callable[..., Recorded],
+) -> None:
+    a, seen = torch.randn(16, 16), []
+
+    def enough(path: Path, config: object) -> bool:
+        seen.append(len(spans(load(path), "ProfilerStep")))
+        return len(seen) == 3
+
+    options = Options(0.01, max_time_s=30.0, max_samples=10, steps=2, measure_peak=False)
+    done = measured(lambda: a @ a, options, enough=enough)
+    assert seen == [2, 4, 8]
+    trace = load(done.trace_path)
+    assert len(spans(trace, "ProfilerStep")) == done.block.steps == trace["gpuperf"]["steps"] == 8
+    assert done.block.notes[-1] == "profiled again with 8 steps: fewer did not decide the limits"
+    assert sum("profiled again" in note for note in done.block.notes) == 1
+
+
+def test_profiling_again_ends_when_it_has_taken_the_time(
+    measured: Callable[..., Recorded],
+) -> None:
+    done = measured(lambda: None, Options(0.01, max_time_s=0.01, steps=2), enough=lambda *_: False)
+    assert done.block.steps == 2  # one pass takes longer than that
+
+
+def test_ranks_take_turns_at_the_peak_and_a_busy_machine_is_searched_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    from pytest_gpuperf.recording import cpu_peak, recorder
+
+    class Second:
+        """Rank 1 of 2, where rank 0 found nothing."""
+
+        rank, world_size = 1, 2
+
+        def __init__(self) -> None:
+            self.barriers = 0
+
+        def agree(self, flag: bool, /) -> bool:
+            assert flag  # it has not had its turn yet
+            return False
+
+        def barrier(self) -> None:
+            self.barriers += 1
+
+    second, turns = Second(), []
+
+    def asked(dtype: str, *, search: bool) -> float:
+        turns.append((dtype, search, second.barriers))
+        raise RecordingError("busy")
+
+    monkeypatch.setattr(cpu_peak, "measured_cpu_peak", asked)
+    assert recorder._cpu_peaks(["fp32"], second) == ({}, ("busy",))
+    assert turns == [("fp32", False, 1)]
+    assert second.barriers == 2
