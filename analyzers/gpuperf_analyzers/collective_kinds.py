@@ -38,6 +38,12 @@ _BYTES = {
     "complex<double>": 16, "unsigned int": 4, "unsigned long": 8,
 }  # fmt: skip
 
+_PAYLOAD = {"simple": 1.0, "ll": 4 / 8, "ll128": 120 / 128}
+"""What of each word or line on the wire is data; the rest are flags that say it has come."""
+
+SIZE_BUCKETS = (2**10, 2**15, 2**20, 2**25, 2**30)
+"""Upper bounds in bytes of the buckets in which collectives are summed up."""
+
 _KERNEL_HINT = re.compile(
     r"_(?P<algorithm>RING|TREE|COLLNET_\w+?|NVLS(?:_TREE)?|PAT)_(?P<protocol>LL128|LL|SIMPLE)",
     re.IGNORECASE,
@@ -77,3 +83,16 @@ def kernel_hint(name: str) -> tuple[str, str]:
     """
     found = _KERNEL_HINT.search(name)
     return (found["algorithm"].lower(), found["protocol"].lower()) if found else ("", "")
+
+
+def payload_share(protocol: str) -> float | None:
+    """Data / bytes on the wire of one of NCCL's protocols, None where it is not known.
+
+    LL sends 4 bytes of flag with every 4 of data, LL128 8 with every 120.
+    """
+    return _PAYLOAD.get(protocol)
+
+
+def size_bucket(size: int | None) -> float:
+    """The upper bound of the bucket that `size` bytes fall in, infinity above the last."""
+    return float(next((bound for bound in SIZE_BUCKETS if (size or 0) <= bound), float("inf")))

@@ -20,6 +20,8 @@ from gpuperf_analyzers.collective_kinds import (
     element_bytes,
     kernel_hint,
     kind_of,
+    payload_share,
+    size_bucket,
 )
 from gpuperf_analyzers.config import Config
 from gpuperf_analyzers.metrics import Value, absent
@@ -36,6 +38,7 @@ if TYPE_CHECKING:
 METADATA = "metadata"
 SHAPES = "op shapes"
 WORLD = "world size"
+KERNEL_NAME = "kernel name"
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +51,8 @@ class Collective:
     ranks as NCCL lists them; ``group_size`` is the world's where the trace does not name a group
     (``group_size_source``). ``exposed_us`` is the part during which no compute ran. ``algbw_gb_s =
     bytes / duration`` and ``busbw_gb_s`` are lower bounds. ``algorithm`` and ``protocol`` are
-    hints from the kernel's name.
+    hints from the kernel's name, unless ``choice_source`` names NCCL's log
+    (:mod:`gpuperf_analyzers.nccl_log`).
     """
 
     row: int
@@ -69,6 +73,13 @@ class Collective:
     busbw_gb_s: float | None
     algorithm: str
     protocol: str
+    choice_source: str = ""
+
+    @property
+    def wire_bytes(self) -> float | None:
+        """``bytes`` with the protocol's flags; None where either is not known."""
+        share = payload_share(self.protocol)
+        return self.bytes / share if self.bytes is not None and share is not None else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,6 +123,23 @@ class CollectivesResult:
 
         columns = list(Collective.__slots__)
         return pd.DataFrame([[getattr(c, k) for k in columns] for c in self.calls], columns=columns)
+
+    def by_size(self) -> pd.DataFrame:
+        """Count, bytes, time and bandwidth by kind and size bucket (upper bound in bytes).
+
+        Times and bandwidths hold this rank's waiting.
+        """
+        frame = self.to_frame()
+        frame["up_to_bytes"] = [size_bucket(c.bytes) for c in self.calls]
+        grouped = frame.groupby(["kind", "up_to_bytes"], sort=True)
+        table = grouped.agg(
+            count=("duration_us", "size"),
+            bytes=("bytes", "sum"),
+            duration_us=("duration_us", "sum"),
+            exposed_us=("exposed_us", "sum"),
+            busbw_gb_s=("busbw_gb_s", "median"),
+        )
+        return table.reset_index()
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,6 +222,7 @@ def _collective(trace: Trace, row: int, facts: _Facts, hidden: int, step: str) -
         busbw_gb_s=algbw * factor if algbw is not None and factor is not None else None,
         algorithm=algorithm,
         protocol=protocol,
+        choice_source=KERNEL_NAME if algorithm or protocol else "",
     )
 
 
@@ -288,7 +317,7 @@ def _merged(trace: Trace, row: int, sources: list[_Facts]) -> _Facts:
     """The first source that has each fact; the kernel's name for the kind if none has."""
     kind, source = next(
         ((s.kind, s.source) for s in sources if s.kind != UNKNOWN),
-        (kind_of(trace.name_of(row)), "kernel name"),
+        (kind_of(trace.name_of(row)), KERNEL_NAME),
     )
     sized = next((s for s in sources if s.bytes is not None), _Facts())
     return _Facts(

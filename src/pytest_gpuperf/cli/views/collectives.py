@@ -31,10 +31,32 @@ def print_collectives(console: Console, device: DeviceAnalysis, top: int) -> Non
     for calls in longest[:top]:
         shown.add_row(*(words(cell) for cell in _cells(calls)))
     emit(console, shown)
+    lines = _hints(found)
+    for line in lines:
+        emit(console, words(line))
+    if lines:
+        console.print()
     if any(call.busbw_gb_s is not None for call in found.calls):
         text = "busbw in GB/s (1e9), from this rank's own time, waiting included: a lower bound"
         emit(console, words(text))
         console.print()
+
+
+def _hints(found: CollectivesResult) -> list[str]:
+    """What of the table is known from less than NCCL's metadata."""
+    lines = []
+    every = len(found.calls)
+    by_name = sum(call.kind_source == "kernel name" for call in found.calls)
+    if by_name:
+        lines.append(f"{by_name:,} of {every:,} kinds are told by the kernel's name only")
+    if found.unsized:
+        lines.append(f"{found.unsized:,} of {every:,} have no recorded size: no bandwidth")
+    world = sum(call.group_size_source == "world size" for call in found.calls)
+    if world:
+        lines.append(f"{world:,} of {every:,} name no group: the world's size stands for it")
+    if any(call.choice_source == "kernel name" for call in found.calls):
+        lines.append("algorithm and protocol are in the kernel's name: a hint, NCCL's log knows")
+    return lines
 
 
 def _cells(calls: Sequence[Collective]) -> list[str]:
