@@ -7,7 +7,7 @@ from tinylm import TinyLM, training_step
 
 @pytest.fixture
 def tokens(gpuperf_device):
-    return torch.randint(0, 512, (8, 128), device=gpuperf_device)
+    return torch.randint(0, 512, (4, 64), device=gpuperf_device)
 
 
 @pytest.fixture
@@ -22,7 +22,7 @@ def step(model, tokens):
 
 
 # The fixture is not asked for: the body is the workload, `model` and `tokens` are its set-up.
-@pytest.mark.gpuperf(max_step_time={"cpu": "2s", "default": "20ms"}, min_mfu={"cpu": 0.05})
+@pytest.mark.gpuperf(max_step_time={"cpu": "2s", "default": "20ms"}, min_mfu={"cpu": 0.002, "default": 0.2})
 def test_forward_and_backward(model, tokens):
     model(tokens).sum().backward()
 
@@ -33,16 +33,16 @@ def test_step_never_waits_for_the_host(gpuperf, step):
 
 
 # A launch is a launch call on a GPU and an op call on a CPU, so the limits differ.
-@pytest.mark.gpuperf(max_kernel_launches={"NVIDIA": 1200, "cpu": 2600})
+@pytest.mark.gpuperf(max_kernel_launches={"NVIDIA": 1200, "cpu": 1100})
 def test_step_launches_no_more_than_it_did(gpuperf, step):
     gpuperf(step)
 
 
-@pytest.mark.gpuperf(max_peak_memory="256MiB")
+@pytest.mark.gpuperf(max_peak_memory="16MiB")
 def test_step_fits_its_memory(gpuperf, step):
     gpuperf(step)
 
 
-@pytest.mark.gpuperf(min_throughput={"cpu": "500items/s", "default": "100000items/s"})
+@pytest.mark.gpuperf(min_throughput={"cpu": "50items/s", "default": "100000items/s"})
 def test_tokens_per_second(gpuperf, step, tokens):
     gpuperf.run(step, tokens=tokens.numel())

@@ -34,7 +34,7 @@ class TinyLM(nn.Module):
     """Token ids in, logits out."""
 
     def __init__(
-        self, vocabulary: int = 512, width: int = 256, layers: int = 4, heads: int = 4
+        self, vocabulary: int = 512, width: int = 128, layers: int = 2, heads: int = 4
     ) -> None:
         super().__init__()
         self.embed = nn.Embedding(vocabulary, width)
