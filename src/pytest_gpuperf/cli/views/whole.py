@@ -8,6 +8,7 @@ from pytest_gpuperf.cli.console import make_console, words
 from pytest_gpuperf.cli.views.buckets import print_buckets
 from pytest_gpuperf.cli.views.collectives import print_collectives
 from pytest_gpuperf.cli.views.critical_path import print_critical_path
+from pytest_gpuperf.cli.views.exchanges import print_exchanges
 from pytest_gpuperf.cli.views.header import grouped, print_findings, print_header
 from pytest_gpuperf.cli.views.host import print_host
 from pytest_gpuperf.cli.views.launchers import print_launchers
@@ -46,6 +47,7 @@ def print_set(
         print_ranks(console, found)
     if found.collectives is not None:
         print_matched(console, found.collectives, top)
+        print_exchanges(console, found)
     for analysis in shown_in_full(found, rank):
         print_rank(console, analysis, top=top, step=step)
 
