@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from gpuperf_analyzers.analysis import Analysis, analyze
     from gpuperf_analyzers.config import Config
     from gpuperf_analyzers.diff import Diff, OpTable, op_table, regression_text
+    from gpuperf_analyzers.hta_adapter import to_hta
     from gpuperf_analyzers.limits import Limit, Verdict, judge, parse_limits
     from gpuperf_analyzers.metrics import Metric, Value
     from gpuperf_analyzers.registry import load_config
@@ -42,6 +43,7 @@ _HOME = {
     "read_trace": "trace",
     "read_traces": "trace",
     "regression_text": "diff",
+    "to_hta": "hta_adapter",
 }
 
 __all__ = [
@@ -67,6 +69,7 @@ __all__ = [
     "read_trace",
     "read_traces",
     "regression_text",
+    "to_hta",
 ]
 
 
