@@ -20,6 +20,7 @@ from gpuperf_analyzers.own_trace import (
     timed_only,
 )
 from gpuperf_analyzers.registry import load_config
+from gpuperf_analyzers.summary import Summary, summarize_trace
 from gpuperf_analyzers.trace.classify import Device, device_findings, device_name, devices
 from gpuperf_analyzers.trace.model import Finding, Trace
 from gpuperf_analyzers.trace.quality import assess
@@ -36,7 +37,7 @@ SCHEMA = 1
 
 QUESTIONS = (
     "timeline", "kernels", "kernel_sequences", "launchers", "modules", "flops", "tensor_cores",
-    "collectives", "ddp_buckets", "host", "critical_path", "memory", "saturation",
+    "collectives", "ddp_buckets", "host", "critical_path", "memory", "saturation", "outliers",
 )  # fmt: skip
 """Modules of the built-in questions, in the order of reports."""
 
@@ -108,6 +109,8 @@ class Analysis:
         The live run's own measurements, None in a foreign trace.
     devices
         Each device with its results.
+    summary
+        All of it in a paragraph of plain words.
     """
 
     path: str
@@ -121,6 +124,7 @@ class Analysis:
     invalid: Mapping[str, str]
     block: LiveBlock | None
     devices: tuple[DeviceAnalysis, ...]
+    summary: Summary
 
     @property
     def label(self) -> str:
@@ -143,6 +147,7 @@ class Analysis:
             "world_size": self.world_size,
             "device_name": self.device_name,
             "device_type": self.device_type,
+            "summary": self.summary.to_json(),
             "values": values_json(self.values, self.metrics),
             "findings": [finding_json(f) for f in self.findings],
             "invalid": dict(self.invalid),
@@ -167,6 +172,9 @@ def analyze(trace: Trace, config: Config | None = None) -> Analysis:
         findings += steps_missing(block, min((len(d.steps) for d in found), default=0), config)
     if block is not None and len(found) == 1:
         findings += tuple(flops_disagree(trace, config, block, found[0].steps))
+    invalid = (
+        invalid_metrics(findings) if found or only_times else _nothing_to_judge(findings, config)
+    )
     return Analysis(
         path=trace.path,
         rank=trace.rank,
@@ -176,13 +184,12 @@ def analyze(trace: Trace, config: Config | None = None) -> Analysis:
         metrics=config.metrics,
         values=_values(found, config, findings, block if only_times else None),
         findings=tuple(dict.fromkeys(findings)),
-        invalid=(
-            invalid_metrics(findings)
-            if found or only_times
-            else _nothing_to_judge(findings, config)
-        ),
+        invalid=invalid,
         block=block,
         devices=found,
+        summary=summarize_trace(
+            found, findings, config.thresholds, nothing=no_device_reason(findings)
+        ),
     )
 
 

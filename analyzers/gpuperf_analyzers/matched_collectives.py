@@ -63,6 +63,20 @@ class MatchedCollective:
 
 
 @dataclass(frozen=True, slots=True)
+class Meeting:
+    """Where the ranks of a group meet: a matched collective that none leaves before all came.
+
+    ``start_ns`` is each rank's start on one clock, skew taken out; ``own_ns`` each rank's start
+    and end on its own, ns from its trace's start. In the order of ``ranks``.
+    """
+
+    step: str
+    ranks: tuple[int, ...]
+    start_ns: tuple[float, ...]
+    own_ns: tuple[tuple[int, int], ...]
+
+
+@dataclass(frozen=True, slots=True)
 class RankWait:
     """Of one rank: its waiting in all collectives, how often it was the straggler, its clock skew.
 
@@ -82,6 +96,7 @@ class MatchedResult:
     calls: tuple[MatchedCollective, ...]
     ranks: tuple[RankWait, ...]
     unmatched: tuple[str, ...]
+    meetings: tuple[Meeting, ...] = ()
 
     def metrics(self) -> Iterator[Value]:
         """``busbw``: the mean over matched collectives, each weighted by its bytes."""
@@ -173,7 +188,8 @@ def match(traces: Sequence[Trace], config: Config) -> MatchedResult:
         of = [(c, c.wait_us[c.ranks.index(rank)]) for c in calls if rank in c.ranks]
         late = sum(c.straggler == rank for c, _ in of)
         waits.append(RankWait(rank, sum(w for _, w in of), late, skew[rank] / 1e3))
-    return MatchedResult(calls, tuple(waits), tuple(unmatched))
+    meetings = tuple(m for group, members in matched for m in _meetings(group, members, skew))
+    return MatchedResult(calls, tuple(waits), tuple(unmatched), meetings)
 
 
 def _rank(trace: Trace, index: int, config: Config, zero: int) -> _Rank:
@@ -244,6 +260,21 @@ def _told(differences: list[float]) -> float:
         return 0.0
     low, high = stats.median_interval(differences) or (min(differences), max(differences))
     return stats.median(differences) if low > 0 or high < 0 else 0.0
+
+
+def _meetings(group: _Group, members: list[_Rank], skew: dict[int, float]) -> Iterator[Meeting]:
+    start, end = _times(group, members)
+    offset = np.array([[m.offset] for m in members], dtype=np.int64)
+    common = start - np.array([[skew[m.rank]] for m in members])
+    own = np.stack((start - offset, end - offset), axis=-1)
+    for i, call in enumerate(members[0].groups[group]):
+        if call.kind in SYNCHRONIZING:
+            yield Meeting(
+                call.step,
+                tuple(m.rank for m in members),
+                tuple(common[:, i].tolist()),
+                tuple((int(a), int(b)) for a, b in own[:, i].tolist()),
+            )
 
 
 def _calls(

@@ -109,13 +109,13 @@ BUILTIN: tuple[Metric, ...] = (
            "the smallest sample that at least 99% of samples do not exceed",
            "nearest-rank percentile", "same (wall clock)", "step time p99"),
     Metric("slow_steps", "count", "lower", "window", "over the window",
-           "steps that stand out: longer than the median step by 20% and by three times the spread "
+           "steps that stand out: longer than the median step by 20% and by twice the spread "
            "below it (thresholds slow_step and slow_step_noise)", _DESIGN, "same", "slow steps"),
     Metric("slowest_step", "fraction", "lower", "window", "over the window",
            "longest step / median step, - 1", _DESIGN, "same", "slowest step"),
     Metric("straggler_lateness", "us", "lower", "step", "median of steps",
-           "how long after the median rank the latest rank starts the step's matched collectives, "
-           "in all; without them, how much longer its step is", _DESIGN, "same",
+           "how long after the median of the others the latest rank starts the step's matched "
+           "collectives, in all; without them, how much longer its step is", _DESIGN, "same",
            "straggler's lateness"),
     Metric("throughput", "items/s", "higher", "step", "median of samples",
            "items (or tokens) per step / step_time", _DESIGN, "same", "throughput"),

@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from gpuperf_analyzers.config import Config
 from gpuperf_analyzers.metrics import Value, absent
-from gpuperf_analyzers.trace.classify import Device
+from gpuperf_analyzers.trace.classify import Device, comm_mask
 from gpuperf_analyzers.trace.model import I64, Category, Trace
 
 if TYPE_CHECKING:
@@ -53,7 +53,9 @@ class SaturationResult:
     ceil(waves)``, weighted by time: the share of multiprocessors with a block to run, were blocks
     equal and run one at a time on each; blocks that share one fill the tail better, so it is a
     lower bound. ``part_filled`` is the share of time in kernels of less than one wave. The last
-    two are None where no kernel records its blocks.
+    two are None where no kernel records its blocks. ``compute_occupancy`` and
+    ``compute_part_filled`` are the same without communication kernels, which leave most of the
+    chip to others on purpose.
     """
 
     device: Device
@@ -62,6 +64,8 @@ class SaturationResult:
     part_filled: float | None
     tail_efficiency: float | None
     by_kernel: tuple[KernelOccupancy, ...]
+    compute_occupancy: float | None = None
+    compute_part_filled: float | None = None
 
     def metrics(self) -> Iterator[Value]:
         """``est_occupancy``."""
@@ -82,7 +86,7 @@ class SaturationResult:
         return pd.DataFrame(rows, columns=columns)
 
 
-def analyze(trace: Trace, config: Config, device: Device) -> SaturationResult:  # noqa: ARG001 - one signature for all questions
+def analyze(trace: Trace, config: Config, device: Device) -> SaturationResult:
     """Estimated occupancy of `device`; nothing on a CPU."""
     e, k = trace.events, trace.kernel_args
     here = (e.device[k.row] == device) if device != "cpu" else np.zeros(len(k.row), dtype=bool)
@@ -96,6 +100,8 @@ def analyze(trace: Trace, config: Config, device: Device) -> SaturationResult:  
     waves = k.blocks_per_sm[pick].astype(np.float64)
     known = np.isfinite(waves) & (waves > 0)
     timed = int(time[known].sum())
+    compute = ~comm_mask(trace, config)[k.row[pick]]
+    filled = known & compute
     return SaturationResult(
         device=device,
         est_occupancy=float((occupancy * time).sum() / total),
@@ -103,7 +109,15 @@ def analyze(trace: Trace, config: Config, device: Device) -> SaturationResult:  
         part_filled=float(time[known & (waves < 1)].sum() / timed) if timed else None,
         tail_efficiency=float((_tail(waves[known]) * time[known]).sum() / timed) if timed else None,
         by_kernel=_by_kernel(trace, k.row[pick], time, occupancy, waves),
+        compute_occupancy=_mean(occupancy[compute], time[compute]),
+        compute_part_filled=_mean((waves < 1)[filled].astype(np.float64), time[filled]),
     )
+
+
+def _mean(values: F64, time: I64) -> float | None:
+    """Mean weighted by time; None where there is none."""
+    total = int(time.sum())
+    return float((values * time).sum() / total) if total else None
 
 
 def _tail(waves: F64) -> F64:

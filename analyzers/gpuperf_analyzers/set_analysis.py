@@ -3,16 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from gpuperf_analyzers.analysis import Analysis, analyze, finding_json, invalid_metrics
+from gpuperf_analyzers.analysis import (
+    Analysis,
+    analyze,
+    finding_json,
+    invalid_metrics,
+    no_device_reason,
+)
 from gpuperf_analyzers.combining import Spread, spread_of, values_json, worst_of
 from gpuperf_analyzers.config import Config
 from gpuperf_analyzers.live_block import LiveBlock
 from gpuperf_analyzers.matched_collectives import MatchedResult, match
 from gpuperf_analyzers.metrics import Metric, Value
 from gpuperf_analyzers.registry import load_config
+from gpuperf_analyzers.stragglers import StragglersResult, find_stragglers
+from gpuperf_analyzers.summary import Summary, summarize_set, summarize_trace
 from gpuperf_analyzers.trace.model import Finding, TraceSet
 
 if TYPE_CHECKING:
@@ -43,6 +51,10 @@ class SetAnalysis:
     collectives
         The collectives matched over the ranks: waiting, transfer, stragglers, bus bandwidth; None
         for a single rank.
+    stragglers
+        Who is late, by how much, since when and in what; None for a single rank.
+    summary
+        All of it in a paragraph of plain words.
     """
 
     ranks: tuple[Analysis, ...]
@@ -54,6 +66,8 @@ class SetAnalysis:
     failed: Mapping[str, str]
     rank_source: str
     collectives: MatchedResult | None = None
+    stragglers: StragglersResult | None = None
+    summary: Summary = field(default_factory=lambda: Summary(()))
 
     @property
     def device_name(self) -> str:
@@ -92,6 +106,8 @@ class SetAnalysis:
             "findings": [finding_json(f) for f in self.findings],
             "invalid": dict(self.invalid),
             "failed": dict(self.failed),
+            "summary": self.summary.to_json(),
+            "stragglers": None if self.stragglers is None else asdict(self.stragglers),
             "collectives": None if self.collectives is None else asdict(self.collectives),
             "ranks": [r.to_json() for r in self.ranks],
         }
@@ -117,8 +133,10 @@ def analyze_set(traces: TraceSet, config: Config | None = None) -> SetAnalysis:
     }
     values = {name: worst_of(config.metrics[name], parts[name]) for name in config.metrics}
     matched = match(traces.traces, config) if len(ranks) > 1 else None
+    late: StragglersResult | None = None
     if matched is not None:
-        values |= {value.name: value for value in matched.metrics()}
+        late = find_stragglers(traces.traces, config, matched)
+        values |= {value.name: value for value in (*matched.metrics(), *late.metrics())}
         findings += tuple(matched.findings())
     spread = {
         name: found
@@ -135,7 +153,42 @@ def analyze_set(traces: TraceSet, config: Config | None = None) -> SetAnalysis:
         failed=dict(traces.failed),
         rank_source=traces.rank_source,
         collectives=matched,
+        stragglers=late,
+        summary=_summary(ranks, labels, late, config),
     )
+
+
+def slowest_rank(ranks: tuple[Analysis, ...]) -> int:
+    """Index of the rank whose step is longest; without steps, whose window is."""
+    for metric in ("step_time", "window"):
+        timed = [i for i, r in enumerate(ranks) if r.values[metric].value is not None]
+        if timed:
+            return max(timed, key=lambda i: ranks[i].values[metric].value or 0.0)
+    return 0
+
+
+def _summary(
+    ranks: tuple[Analysis, ...],
+    labels: tuple[str, ...],
+    late: StragglersResult | None,
+    config: Config,
+) -> Summary:
+    if len(ranks) == 1:
+        return ranks[0].summary
+    own = [
+        (
+            rank.rank,
+            summarize_trace(
+                rank.devices,
+                rank.findings,
+                config.thresholds,
+                nothing=no_device_reason(rank.findings),
+                whose=label[:1].upper() + label[1:],
+            ),
+        )
+        for label, rank in zip(labels, ranks, strict=True)
+    ]
+    return summarize_set(own, late, slowest_rank(ranks))
 
 
 def _invalid(

@@ -61,6 +61,17 @@ def data_loading(trace: Trace) -> I64:
     return _matching(trace, _KINDS["data loading"])
 
 
+def delay_rows(trace: Trace, kind: str) -> I64:
+    """Rows of the host spans of one kind of delay, as :class:`Delay` names them.
+
+    Raises
+    ------
+    KeyError
+        There is no such kind.
+    """
+    return _matching(trace, _KINDS[kind])
+
+
 def delays(trace: Trace) -> tuple[Delay, ...]:
     """Data loading, garbage collection and compilation by name, longest first."""
     e = trace.events
