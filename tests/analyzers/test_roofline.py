@@ -113,3 +113,39 @@ def test_a_convolutions_backward_moves_each_operand_once(mask: str, reads_and_wr
     assert formula.bytes_moved is not None
     grad, x, weight = 8 * 64 * 16 * 16, 8 * 32 * 16 * 16, 64 * 32 * 3 * 3
     assert formula.bytes_moved(call) == 2 * (grad + reads_and_writes * (x + weight))
+
+
+FP8 = ("c10::Float8_e4m3fn",) * 2
+BF16 = ("c10::BFloat16",) * 2
+
+
+@pytest.mark.parametrize(
+    ("op", "dims", "dtypes", "concrete", "right"),
+    [
+        # c10::ScalarType 15 is bfloat16, 6 float32; without an out_dtype fp8's is not known.
+        ("_scaled_mm", ((64, 32), (32, 16)), FP8, ("",) * 6 + ("15",), 2560 + 2 * 1024),
+        ("_scaled_mm", ((64, 32), (32, 16)), FP8, ("",) * 6 + ("6",), 2560 + 4 * 1024),
+        ("_scaled_mm", ((64, 32), (32, 16)), FP8, ("",) * 7, None),
+        ("_scaled_mm_v2", ((64, 32), (32, 16)), FP8, ("",) * 9 + ("15",), 2560 + 2 * 1024),
+        # Integers of a byte make int32.
+        ("_int_mm", ((64, 32), (32, 16)), ("signed char",) * 2, (), 2560 + 4 * 1024),
+        # Rows split among 4 experts: one result of 64 x 16.
+        ("_grouped_mm", ((64, 32), (4, 32, 16), (4,)), BF16, (), 2 * (2048 + 2048 + 1024)),
+        # The inner dimension split: a result of 64 x 16 for each of 4 groups.
+        ("_grouped_mm", ((64, 32), (32, 16), (4,)), BF16, (), 2 * (2048 + 512 + 4 * 1024)),
+        ("_grouped_mm", ((64, 32), (32, 16)), BF16, (), None),
+        ("_grouped_mm", ((4, 8, 32), (4, 32, 16)), BF16, (), 2 * (1024 + 2048 + 512)),
+        ("_scaled_grouped_mm", ((64, 32), (4, 32, 16)), FP8, ("",) * 7 + ("15",),
+         2048 + 2048 + 2 * 1024),
+    ],
+)  # fmt: skip
+def test_the_result_is_written_in_its_own_type(
+    op: str,
+    dims: tuple[tuple[int, ...], ...],
+    dtypes: tuple[str, ...],
+    concrete: tuple[str, ...],
+    right: int | None,
+) -> None:
+    formula = load_config().flop_formulas[f"aten::{op}"]
+    assert formula.bytes_moved is not None
+    assert formula.bytes_moved(OpCall(f"aten::{op}", dims, dtypes, concrete)) == right

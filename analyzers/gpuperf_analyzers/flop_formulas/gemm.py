@@ -4,12 +4,24 @@ from __future__ import annotations
 
 from math import prod
 
-from gpuperf_analyzers.flop_formulas.arguments import Shape, dtype_of, element_size, shape
+from gpuperf_analyzers.flop_formulas.arguments import (
+    Shape,
+    dtype_of,
+    element_size,
+    scalar,
+    shape,
+)
 from gpuperf_analyzers.hookspecs import FlopFormula, OpCall
 
 
-def matrix_product(op: str, first: int = 0) -> FlopFormula:
-    """``[M, K] @ [K, N]``, the operands being arguments `first` and `first` + 1."""
+def matrix_product(
+    op: str, first: int = 0, *, out_type: int | None = None, out_bytes: int | None = None
+) -> FlopFormula:
+    """``[M, K] @ [K, N]``, the operands being arguments `first` and `first` + 1.
+
+    The result is of the type that argument `out_type` names, where one is recorded; else its
+    elements take `out_bytes`, or as many as the first operand's.
+    """
 
     def operands(call: OpCall) -> tuple[Shape, Shape] | None:
         a, b = shape(call, first, 2), shape(call, first + 1, 2)
@@ -27,7 +39,8 @@ def matrix_product(op: str, first: int = 0) -> FlopFormula:
         if found is None:
             return None
         (m, k), (_, n) = found
-        return _traffic(call, first, m * k, k * n, m * n)
+        size = _named_size(call, out_type) or out_bytes
+        return _traffic(call, first, m * k, k * n, m * n, size)
 
     return FlopFormula(op, count, "2·M·N·K", moved)
 
@@ -77,26 +90,44 @@ def linear_layer(op: str) -> FlopFormula:
     return FlopFormula(op, count, "2·M·N·K", moved)
 
 
-def grouped_product(op: str) -> FlopFormula:
+def grouped_product(op: str, *, offsets: int, out_type: int) -> FlopFormula:
     """Products of groups, as in a mixture of experts; offsets say where each group ends.
 
     ``[M, K] @ [G, K, N]`` splits the rows among the groups, ``[G, M, K] @ [K, N]`` the columns,
     ``[M, K] @ [K, N]`` the inner dimension: 2·M·N·K whatever the split, all of it used.
-    ``[G, M, K] @ [G, K, N]`` is a batched product.
+    ``[G, M, K] @ [G, K, N]`` is a batched product. `offsets` and `out_type` are the arguments
+    that hold the groups' ends and the result's type.
     """
 
-    def count(call: OpCall) -> int | None:
+    def operands(call: OpCall) -> tuple[Shape, Shape] | None:
         a, b = shape(call, 0, 2, 3), shape(call, 1, 2, 3)
         if a is None or b is None or a[-1] != b[-2]:
             return None
-        groups = 1
-        if len(a) == len(b) == 3:
-            if a[0] != b[0]:
-                return None
-            groups = a[0]
+        return None if len(a) == len(b) == 3 and a[0] != b[0] else (a, b)
+
+    def count(call: OpCall) -> int | None:
+        found = operands(call)
+        if found is None:
+            return None
+        a, b = found
+        groups = a[0] if len(a) == len(b) == 3 else 1
         return 2 * groups * a[-2] * a[-1] * b[-1] * _packing(call)
 
-    return FlopFormula(op, count, "2·M·N·K over all groups")
+    def moved(call: OpCall) -> int | None:
+        found = operands(call)
+        if found is None:
+            return None
+        a, b = found
+        results = a[0] if len(a) == len(b) == 3 else 1
+        if len(a) == len(b) == 2:  # each group's share of the inner dimension is a whole result
+            ends = shape(call, offsets, 1)
+            if ends is None:
+                return None
+            results = ends[0]
+        out = results * a[-2] * b[-1]
+        return _traffic(call, 0, prod(a), prod(b), out, _named_size(call, out_type))
+
+    return FlopFormula(op, count, "2·M·N·K over all groups", moved)
 
 
 def _packing(call: OpCall) -> int:
@@ -104,22 +135,35 @@ def _packing(call: OpCall) -> int:
     return 2 if dtype_of(call) == "fp4" else 1
 
 
-def _traffic(call: OpCall, first: int, a: int, b: int, out: int) -> int | None:
-    """Bytes of each operand read once and the result, of the first operand's type, written once.
+def _traffic(
+    call: OpCall, first: int, a: int, b: int, out: int, out_size: int | None = None
+) -> int | None:
+    """Bytes of each operand read once and of the result written once.
 
-    None for types of a byte or less: their result has another type, which is not recorded.
+    Elements of the result take `out_size` bytes, else as many as the first operand's; None for
+    types of a byte or less without `out_size`: their result has another type.
     """
     size_a, size_b = element_size(call, first), element_size(call, first + 1)
-    if size_a is None or size_b is None or size_a < 2:
+    if size_a is None or size_b is None or (out_size is None and size_a < 2):
         return None
-    return size_a * (a + out) + size_b * b
+    return size_a * a + size_b * b + (out_size or size_a) * out
+
+
+_SIZES = {0: 1, 1: 1, 2: 2, 3: 4, 4: 8, 5: 2, 6: 4, 7: 8, 15: 2, 23: 1, 24: 1, 25: 1, 26: 1}
+"""Bytes of an element by the number of its c10::ScalarType, as arguments hold it."""
+
+
+def _named_size(call: OpCall, index: int | None) -> int | None:
+    """Bytes of the type that argument `index` names, None where it names none."""
+    value = None if index is None else scalar(call, index)
+    return _SIZES.get(value) if isinstance(value, int) else None
 
 
 GEMM: tuple[FlopFormula, ...] = (
     matrix_product("aten::mm"),
-    matrix_product("aten::_int_mm"),
-    matrix_product("aten::_scaled_mm"),
-    matrix_product("aten::_scaled_mm_v2"),
+    matrix_product("aten::_int_mm", out_bytes=4),
+    matrix_product("aten::_scaled_mm", out_type=6),
+    matrix_product("aten::_scaled_mm_v2", out_type=9),
     matrix_product("aten::addmm", 1),
     matrix_product("aten::addmm_", 1),
     matrix_product("aten::_addmm_activation", 1),
@@ -129,7 +173,7 @@ GEMM: tuple[FlopFormula, ...] = (
     linear_layer("aten::linear"),
     linear_layer("aten::mkldnn_linear"),
     linear_layer("vllm::rocm_unquantized_gemm"),
-    grouped_product("aten::_grouped_mm"),
-    grouped_product("aten::_scaled_grouped_mm"),
-    grouped_product("aten::_scaled_grouped_mm_v2"),
+    grouped_product("aten::_grouped_mm", offsets=2, out_type=4),
+    grouped_product("aten::_scaled_grouped_mm", offsets=4, out_type=7),
+    grouped_product("aten::_scaled_grouped_mm_v2", offsets=8, out_type=10),
 )
