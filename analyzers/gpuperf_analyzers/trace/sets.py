@@ -6,7 +6,6 @@ works at once and not the number of ranks. A rank that fails costs itself.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
@@ -247,9 +246,3 @@ def _outcome(future: Future[Any]) -> Any:
         return None
     except Exception as error:  # noqa: BLE001  # what cannot be pickled is told as a failure
         return f"the result cannot be handed back ({type(error).__name__}: {error})"
-
-
-def processes_for(count: int) -> int:
-    """How many processes `count` files are worth here: one a core, none beyond the files."""
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-    return max(1, min(count, cores or 1))

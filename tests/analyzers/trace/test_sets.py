@@ -11,7 +11,7 @@ from gpuperf_analyzers.trace.model import TraceError
 from gpuperf_analyzers.trace.ranks import assign_ranks, rank_in_name
 from gpuperf_analyzers.trace.sets import find_traces, map_ranks, read_traces
 from kineto import KinetoTrace
-from rank_work import count, die_on_two, die_once, fail_on_two, where
+from rank_work import count, die_on_two, die_once, fail_on_two, peak_memory, where
 
 
 def _rank(rank: int | None, world: int | None = None, events: int = 3) -> KinetoTrace:
@@ -169,6 +169,20 @@ def test_ranks_are_worked_on_in_other_processes(folder: Path) -> None:
     pids = {r.result[1] for r in found.ranks}
     assert os.getpid() not in pids
     assert len(pids) == 2
+
+
+def test_memory_follows_what_works_at_once_and_not_the_number_of_ranks(tmp_path: Path) -> None:
+    source = _rank(None, events=40_000).write(tmp_path / "source.json")
+    peaks = {}
+    for ranks in (2, 20):
+        folder = tmp_path / str(ranks)
+        folder.mkdir()
+        for rank in range(ranks):
+            (folder / f"rank{rank}.json").symlink_to(source)
+        found = map_ranks(folder, peak_memory, processes=2)
+        peaks[ranks] = max(r.result for r in found.ranks)
+    # 40,000 events are 4 MB of columns; nine more ranks a process would be 33 MB if kept.
+    assert peaks[20] - peaks[2] < 15e6
 
 
 def test_a_process_that_is_killed_once_costs_no_rank(folder: Path) -> None:
