@@ -15,7 +15,7 @@ from typing import Any
 
 import msgspec
 
-from gpuperf_analyzers.trace.bounds import KIB
+from gpuperf_analyzers.trace.bounds import KIB, MIB
 from gpuperf_analyzers.trace.damage import Damage
 from gpuperf_analyzers.trace.salvage import Mended, element_end, mend, next_event
 
@@ -29,6 +29,8 @@ _TRIES = 4
 """How many places are tried as the end of an event, or of the list, before it is given up."""
 BOUNDARY_TRIES = 4096
 """How many opening brackets are looked at for a gap between events; a real one has few between."""
+_MENDED_WHOLE = MIB
+"""Longest text that is mended as a whole: one that grew beyond is not made valid by it."""
 _FEW_LOST = 2000
 """Losses that are put up with, however few events are whole."""
 _ENOUGH = 64 * KIB
@@ -75,7 +77,7 @@ class Recovery:
         if closed:
             return closed, True
         cut = buffer.rfind(b"}", 0, self._last_start(buffer)) + 1
-        if cut > at:
+        if at < cut < at + _MENDED_WHOLE:
             mended = mend(buffer[at:cut])
             if mended.count and self._decode(mended.text):
                 self._tell(mended, offset + at)
