@@ -231,6 +231,8 @@ class Trace:
     findings: tuple[Finding, ...] = ()
     memo: dict[str, Any] = field(default_factory=dict, repr=False)
     """Results that several questions share (links, nesting), computed once."""
+    span: str | None = None
+    """Name of the host spans that stand in place of steps; None for ``ProfilerStep#N``."""
 
     def rows(self, *categories: Category) -> I64:
         """Row numbers of the events of these categories, in time order."""

@@ -44,7 +44,9 @@ def steps(trace: Trace, device: Device, config: Config) -> tuple[Step, ...]:
     key = f"steps:{device}"
     cached = trace.memo.get(key)
     if cached is None or cached[0] != config.comm_classifiers:
-        cached = (config.comm_classifiers, _steps(trace, activity(trace, device, config)))
+        found_on = activity(trace, device, config)
+        made = _steps(trace, found_on) if trace.span is None else span_steps(trace, found_on)
+        cached = (config.comm_classifiers, made)
         trace.memo[key] = cached
     found: tuple[Step, ...] = cached[1]
     return found
@@ -83,6 +85,8 @@ def step_of(trace: Trace, device: Device, config: Config) -> I64:
         return np.full(len(found.rows), -1, dtype=np.int64)
     launched = launch_times(trace, found)
     index = _within(launched, [s.host_start for s in every], [s.host_end for s in every])
+    if trace.span is not None:
+        return index  # what has no launch record belongs to no span by its time alone
     by_time = _within(trace.events.ts[found.rows], [s.start for s in every], [s.end for s in every])
     return np.where(launched >= 0, index, by_time)
 
@@ -126,6 +130,54 @@ def _steps(trace: Trace, found: Activity) -> tuple[Step, ...]:
             int(host_end[i]), int(start[i]), int(stop[i]), int(counts[i]), int(by_time[i]),
         )
         for i, row in enumerate(hosts.tolist())
+    )  # fmt: skip
+
+
+def span_rows(trace: Trace, name: str) -> I64:
+    """Rows of the host spans called `name`, in time order.
+
+    One that begins before an earlier one has ended is part of it, on whatever thread.
+    """
+    e = trace.events
+    host = (e.cat == Category.USER_ANNOTATION) | (e.cat == Category.CPU_OP)
+    rows = np.flatnonzero(host & trace.names_matching([name]))
+    if not len(rows):
+        return rows
+    rows = rows[np.lexsort((-e.dur[rows], e.ts[rows]))]
+    ended = np.maximum.accumulate(e.ts[rows] + e.dur[rows])
+    kept: I64 = rows[np.append(True, e.ts[rows][1:] >= ended[:-1])]
+    return kept
+
+
+def span_steps(trace: Trace, found: Activity) -> tuple[Step, ...]:
+    """The spans ``trace.span`` in place of steps, numbered from 1.
+
+    On a GPU the window of one runs from the start of the first activity launched in it to the end
+    of the last one; it has no length where nothing was launched. On the CPU it is the span.
+    """
+    e = trace.events
+    rows = span_rows(trace, trace.span or "")
+    host_start, host_end = e.ts[rows], e.ts[rows] + e.dur[rows]
+    launched = launch_times(trace, found)
+    of = _within(launched, host_start.tolist(), host_end.tolist()) if len(rows) else launched
+    of = np.where(launched >= 0, of, -1)
+    start, end = host_start.copy(), host_end.copy()
+    counts = np.bincount(of[of >= 0], minlength=len(rows))
+    if found.device != "cpu":
+        far = np.iinfo(np.int64).max
+        begin = np.full(len(rows), far)
+        end = np.full(len(rows), -far)
+        inside = found.rows[of >= 0]
+        np.minimum.at(begin, of[of >= 0], e.ts[inside])
+        np.maximum.at(end, of[of >= 0], e.ts[inside] + e.dur[inside])
+        start = np.where(counts > 0, begin, host_start)
+        end = np.where(counts > 0, end, host_start)
+    return tuple(
+        Step(
+            f"{trace.span}#{i + 1}", i + 1, int(host_start[i]), int(host_end[i]), int(start[i]),
+            int(end[i]), int(counts[i]), 0,
+        )
+        for i in range(len(rows))
     )  # fmt: skip
 
 

@@ -26,10 +26,17 @@ TOP = 10
 
 def run(argv: Sequence[str]) -> int:
     """Print the analysis: 0, or 2 where an input could not be read."""
-    args = _parser().parse_args(argv)
+    parser = _parser()
+    args = parser.parse_args(argv)
+    if args.span is not None and (args.csv or args.step is not None or args.rank is not None):
+        parser.error("--span goes with --json only: it shows every passage of every rank")
     traces = read_inputs(args.paths, **reading(args))
     if traces is None:
         return USAGE
+    if args.span is not None:
+        from pytest_gpuperf.cli.span import report_span
+
+        return report_span(traces, args.span, as_json=args.json)
     from gpuperf_analyzers.set_analysis import analyze_set
 
     found = analyze_set(traces)
@@ -64,6 +71,11 @@ def _parser() -> argparse.ArgumentParser:
     form.add_argument("--json", action="store_true", help="everything as JSON")
     form.add_argument(
         "--csv", action="store_true", help="one line a rank, device, step and metric, as CSV"
+    )
+    parser.add_argument(
+        "--span",
+        metavar="NAME",
+        help="only what ran in the annotations (record_function) of this name",
     )
     parser.add_argument(
         "--step",

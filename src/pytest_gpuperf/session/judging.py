@@ -3,34 +3,35 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
 from gpuperf_analyzers.limits import (
-    Judgement,
     Limit,
     LimitError,
     judge,
     parse_limits,
     worst,
 )
-from gpuperf_analyzers.metrics import Metric, Value, absent
+from gpuperf_analyzers.metrics import Metric
 from pytest_gpuperf.session.evidence import evidence_of
 from pytest_gpuperf.session.measurement import Measurement
+from pytest_gpuperf.session.region_values import region_values
 
 if TYPE_CHECKING:
     from gpuperf_analyzers.analysis import Analysis
+    from gpuperf_analyzers.config import Config
     from gpuperf_analyzers.live_block import LiveBlock
     from gpuperf_analyzers.set_analysis import SetAnalysis
+    from gpuperf_analyzers.trace.model import Trace
     from pytest_gpuperf.session.declaration import Declaration
 
 RegionLimits = Mapping[str, tuple[Limit, ...]]
 
-_NOT_ENTERED = "the region was not entered while samples were taken"
-_TIMED_ONLY = "a region is timed, nothing else of it is measured"
+_TIMED_LIVE = frozenset({"step_time", "step_time_p99"})
+"""Metrics of a region that are of its samples alone."""
 
 
 def parse_region_limits(
@@ -66,7 +67,8 @@ def measurement_of(
     analysis: Analysis | SetAnalysis,
     *,
     blocks: Sequence[LiveBlock],
-    traces: tuple[Path, ...],
+    traces: Sequence[Trace],
+    config: Config,
     declaration: Declaration,
     region_limits: RegionLimits,
     notes: tuple[str, ...] = (),
@@ -80,7 +82,9 @@ def measurement_of(
     blocks
         The live block of each rank, in the order of ranks.
     traces
-        The trace of each rank.
+        The trace of each rank, as read; its path is kept.
+    config
+        The resolved hookspecs.
     declaration
         The test's limits.
     region_limits
@@ -99,7 +103,14 @@ def measurement_of(
         invalid=analysis.invalid,
     )
     for region, limits in region_limits.items():
-        judgements += _judge_region(region, limits, blocks)
+        judgements += judge(
+            region_values(region, limits, blocks=blocks, traces=traces, config=config),
+            limits,
+            device_name=first.device,
+            device_type=first.device_type,
+            # Lost kernels or steps are lost to a region too; its times are not the trace's.
+            invalid={m: why for m, why in analysis.invalid.items() if m not in _TIMED_LIVE},
+        )
     return Measurement(
         name=first.name,
         device=first.device,
@@ -109,7 +120,7 @@ def measurement_of(
         judgements=judgements,
         verdict=worst(j.verdict for j in judgements) if judgements else None,
         samples=first.samples_us,
-        traces=traces,
+        traces=tuple(Path(trace.path) for trace in traces),
         timer=first.timer,
         stop=first.stop,
         warmup_us=first.warmup_us,
@@ -119,39 +130,3 @@ def measurement_of(
         findings=tuple(finding_json(f) for f in analysis.findings),
         environment=first.environment,
     )
-
-
-def _judge_region(
-    region: str, limits: tuple[Limit, ...], blocks: Sequence[LiveBlock]
-) -> tuple[Judgement, ...]:
-    """The limits of one region against its samples on the rank where it took longest."""
-    from gpuperf_analyzers.stats import median
-
-    timed = [(i, b.regions[region]) for i, b in enumerate(blocks) if b.regions.get(region)]
-    values: dict[str, Value] = {}
-    at = f"region {region}"
-    if timed:
-        rank, samples = max(timed, key=lambda entry: median(entry[1]))
-        values = _region_values(samples)
-        if len(blocks) > 1:
-            at += f", rank {rank}"
-    for limit in limits:
-        reason = _TIMED_ONLY if timed else _NOT_ENTERED
-        values.setdefault(limit.metric, absent(limit.metric, reason))
-    judged = judge(
-        values,
-        limits,
-        device_name=blocks[0].device,
-        device_type=blocks[0].device_type,
-        invalid={},
-    )
-    return tuple(replace(j, at=at) for j in judged)
-
-
-def _region_values(samples: tuple[float, ...]) -> dict[str, Value]:
-    from gpuperf_analyzers.stats import median_value, quantile, quantile_interval
-
-    p99 = Value(
-        "step_time_p99", quantile(samples, 0.99), quantile_interval(samples, 0.99), len(samples)
-    )
-    return {"step_time": median_value("step_time", samples), "step_time_p99": p99}

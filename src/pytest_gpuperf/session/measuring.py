@@ -110,7 +110,8 @@ def measure(
             config=request.config,
         )
         # Analyzing takes the CPU, so it is part of what others must wait for.
-        analysis = analyze(read_trace(recorded.trace_path), request.config)
+        trace = read_trace(recorded.trace_path)
+        analysis = analyze(trace, request.config)
     regions: Mapping[str, Any] = {
         **parse_region_limits(recorded.region_limits, request.config.metrics),
         **request.region_limits,
@@ -118,7 +119,8 @@ def measure(
     measurement = measurement_of(
         analysis,
         blocks=(recorded.block,),
-        traces=(recorded.trace_path,),
+        traces=(trace,),
+        config=request.config,
         declaration=request.declaration,
         region_limits=regions,
     )

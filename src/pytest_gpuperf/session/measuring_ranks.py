@@ -53,11 +53,13 @@ def measure_ranks(
         if not outcome.reporter:
             note = "one rank of a surrounding torchrun: rank 0 judges and tells the result"
             return Measurement(name=request.name, world_size=world_size, notes=(note,))
-        analysis = analyze_set(read_traces(list(outcome.trace_paths)), request.config)
+        traces = read_traces(list(outcome.trace_paths))
+        analysis = analyze_set(traces, request.config)
     return measurement_of(
         analysis,
         blocks=outcome.blocks,
-        traces=outcome.trace_paths,
+        traces=traces.traces,
+        config=request.config,
         declaration=declaration,
         region_limits={
             **parse_region_limits(outcome.region_limits, request.config.metrics),
