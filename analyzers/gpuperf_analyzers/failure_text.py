@@ -10,7 +10,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from gpuperf_analyzers.display import harmless, show, show_apart, show_interval
+from gpuperf_analyzers.metrics import BUILTIN
 
+_CPU_TITLES = {m.name: m.cpu_title for m in BUILTIN if m.cpu_title}
 _HARD = ("FAIL", "INVALID")
 
 _LOOK_AT: Mapping[str, str] = {
@@ -45,7 +47,8 @@ def failure_text(record: Mapping[str, Any]) -> str:
     short = [j for j in judged if j["verdict"] in _HARD] or [
         j for j in judged if j["verdict"] != "PASS"
     ]
-    lines = [limit_text(judgement) for judgement in short] or [
+    on_cpu = record.get("device_type") == "cpu"
+    lines = [limit_text(judgement, on_cpu=on_cpu) for judgement in short] or [
         harmless(record.get("failure") or record.get("verdict", ""), 300)
     ]
     evidence = evidence_text(record.get("evidence") or {})
@@ -55,8 +58,11 @@ def failure_text(record: Mapping[str, Any]) -> str:
     return "\n".join(lines)
 
 
-def limit_text(judgement: Mapping[str, Any]) -> str:
-    """One judgement in words: ``achieved 0.31 TFLOPS (95% CI 0.30–0.32) < 0.5 TFLOPS required``."""
+def limit_text(judgement: Mapping[str, Any], *, on_cpu: bool = False) -> str:
+    """One judgement in words: ``achieved 0.31 TFLOPS (95% CI 0.30–0.32) < 0.5 TFLOPS required``.
+
+    On a CPU a count goes by the name of what is counted there.
+    """
     metric, unit = judgement["metric"], judgement.get("unit") or ""
     where = f" on {harmless(judgement['at'], 60)}" if judgement.get("at") else ""
     reason = judgement.get("reason") or ""
@@ -67,7 +73,7 @@ def limit_text(judgement: Mapping[str, Any]) -> str:
     shown, required = show_apart(value, limit, unit)
     interval = judgement.get("interval")
     sampled = f" (95% CI {show_interval(value, interval, unit)})" if interval else ""
-    name = "achieved" if metric == "tflops" else metric.replace("_", " ")
+    name = "achieved" if metric == "tflops" else _title(metric, on_cpu=on_cpu)
     bound = "required" if judgement.get("direction") == "min" else "allowed"
     sign = _sign(value, limit)
     text = f"{name} {shown}{sampled}{where} {sign} {required} {bound}"
@@ -75,6 +81,11 @@ def limit_text(judgement: Mapping[str, Any]) -> str:
         text = f"{judgement['verdict']} {text}"
         text += f": {harmless(reason, 200)}" if reason else ""
     return text
+
+
+def _title(metric: str, *, on_cpu: bool) -> str:
+    analogue = _CPU_TITLES.get(metric) if on_cpu else None
+    return metric.replace("_", " ") + (f" ({analogue} on a CPU)" if analogue else "")
 
 
 def _sign(value: float, limit: float) -> str:

@@ -11,8 +11,9 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 Unit = Literal[
-    "us", "fraction", "count", "bytes", "TFLOPS", "FLOP", "GB/s", "items/s", "W", "celsius", "MHz"
-]
+    "us", "fraction", "count", "bytes", "TFLOPS", "FLOP", "GB/s", "items/s", "W", "J",
+    "celsius", "MHz",
+]  # fmt: skip
 Better = Literal["higher", "lower"]
 Scope = Literal["step", "window", "run"]
 
@@ -44,6 +45,8 @@ class Metric:
         The analogue on a CPU run, ``same`` where the definition carries over, or ``no``.
     title
         Table header.
+    cpu_title
+        What the analogue counts, where that is something else than the name says.
     """
 
     name: str
@@ -55,6 +58,7 @@ class Metric:
     source: str
     cpu: str
     title: str
+    cpu_title: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +103,17 @@ def _timeline(
 def _critical(name: str, what: str, cpu: str, title: str) -> Metric:
     formula = f"time on the step's critical path in {what}"
     return Metric(name, "us", "lower", "step", "median of steps", formula, _DESIGN, cpu, title)
+
+
+def _nvml(
+    name: str, unit: Unit, better: Better, aggregate: str, formula: str, title: str
+) -> Metric:
+    return Metric(name, unit, better, "run", aggregate, formula, "NVML", "no", title)
+
+
+def _gpm(name: str, formula: str, title: str, unit: Unit = "fraction") -> Metric:
+    source = "NVML, GPM counters (Hopper and newer)"
+    return Metric(name, unit, "higher", "run", "over the window", formula, source, "no", title)
 
 
 BUILTIN: tuple[Metric, ...] = (
@@ -173,13 +188,13 @@ BUILTIN: tuple[Metric, ...] = (
            _DESIGN, "no", "overlap slowdown"),
     Metric("kernel_launches", "count", "lower", "step", "worst step",
            "launch calls (cu*, hip*, Ex, graph launches) that begin in the step", _DESIGN,
-           "op_calls: cpu_op events", "kernel launches"),
+           "op_calls: cpu_op events", "kernel launches", "op calls"),
     Metric("host_syncs", "count", "lower", "step", "worst step",
            "blocking runtime calls inside the step, each once", _DESIGN,
-           "aten::_local_scalar_dense calls", "host syncs"),
+           "aten::_local_scalar_dense calls", "host syncs", "scalar reads"),
     Metric("host_to_device", "bytes", "lower", "step", "worst step",
            "bytes of host-to-device copies launched in the step", _DESIGN,
-           "bytes that aten::copy_ writes", "host to device"),
+           "bytes that aten::copy_ writes", "host to device", "bytes copied"),
     Metric("device_to_host", "bytes", "lower", "step", "worst step",
            "bytes of device-to-host copies launched in the step", _DESIGN, "no",
            "device to host"),
@@ -231,15 +246,40 @@ BUILTIN: tuple[Metric, ...] = (
     Metric("est_occupancy", "fraction", "higher", "window", "time-weighted over kernels",
            "sum of est. achieved occupancy x duration / sum of duration",
            "Kineto's launch-geometry estimate", "no", "est. occupancy"),
-    Metric("gpu_util", "fraction", "higher", "run", "mean of samples",
-           "share of time with at least one kernel, as NVML reads it", "NVML", "no", "GPU-Util"),
-    Metric("sm_clock", "MHz", "higher", "run", "median of samples", "SM clock", "NVML", "no",
-           "SM clock"),
-    Metric("power", "W", "lower", "run", "mean of samples", "board power", "NVML", "no", "power"),
-    Metric("temperature", "celsius", "lower", "run", "largest", "GPU temperature", "NVML", "no",
-           "temperature"),
-    Metric("throttled", "fraction", "lower", "run", "share of samples",
-           "samples with a thermal, power or hardware clock-event reason", "NVML", "no",
-           "throttled"),
+    _nvml("gpu_util", "fraction", "higher", "mean of samples",
+          "share of time with at least one kernel, as NVML reads it", "GPU-Util"),
+    _nvml("sm_clock", "MHz", "higher", "median of samples", "SM clock", "SM clock"),
+    _nvml("power", "W", "lower", "mean of samples", "board power", "power"),
+    _nvml("temperature", "celsius", "lower", "largest", "GPU temperature", "temperature"),
+    _nvml("throttled", "fraction", "lower", "share of samples",
+          "samples with a thermal, power or hardware clock-event reason", "throttled"),
+    _nvml("clock_drop", "fraction", "lower", "median of samples",
+          "1 - SM clock / highest SM clock of the board, or of the window where clocks were set",
+          "clock drop"),
+    _nvml("step_cycles", "count", "lower", "median of samples x median clock",
+          "step_time x SM clock", "SM cycles"),
+    _nvml("energy_per_step", "J", "lower", "mean over the loop",
+          "mean power between updates of the energy counter x time of a call", "energy per step"),
+    _nvml("memory_used", "bytes", "lower", "largest", "device memory in use by all processes",
+          "memory used"),
+    _nvml("pcie_rx", "GB/s", "higher", "mean of samples", "bytes into the GPU over PCIe / time",
+          "PCIe in"),
+    _nvml("pcie_tx", "GB/s", "higher", "mean of samples", "bytes out of the GPU over PCIe / time",
+          "PCIe out"),
+    _nvml("nvlink_rx", "GB/s", "higher", "over the window", "bytes into the GPU over NVLink / time",
+          "NVLink in"),
+    _nvml("nvlink_tx", "GB/s", "higher", "over the window",
+          "bytes out of the GPU over NVLink / time", "NVLink out"),
+    _gpm("sm_active", "multiprocessors with a warp, over time / multiprocessors", "SM active"),
+    _gpm("sm_occupancy", "resident warps, over time / most that fit", "SM occupancy"),
+    _gpm("tensor_active", "time in which tensor cores work / time", "tensor active"),
+    _gpm("dram_active", "device memory traffic / its theoretical peak", "DRAM active"),
+    _gpm("dram_bandwidth", "dram_active x bus width x memory clock x 2", "DRAM bandwidth", "GB/s"),
+    _gpm("fp64_active", "time in which the FP64 pipes work / time", "FP64 active"),
+    _gpm("fp32_active", "time in which the FP32 pipes work / time", "FP32 active"),
+    _gpm("fp16_active", "time in which the FP16 pipes work / time", "FP16 active"),
 )  # fmt: skip
 """Every built-in metric, in the order of tables."""
+
+TELEMETRY: frozenset[str] = frozenset(m.name for m in BUILTIN if m.source.startswith("NVML"))
+"""Metrics that NVML's counters give while a live run is sampled."""

@@ -78,3 +78,12 @@ def test_a_hostile_op_name_is_harmless_in_the_evidence() -> None:
 def test_no_evidence_is_no_line() -> None:
     assert evidence_text({}) == ""
     assert len(failure_text({"verdict": "FAIL", "limits": [_judgement()]}).splitlines()) == 2
+
+
+def test_a_count_on_a_cpu_says_what_was_counted() -> None:
+    judgement = _judgement(
+        metric="kernel_launches", unit="count", direction="max", value=31, limit=4, interval=None
+    )
+    said = limit_text(judgement, on_cpu=True)
+    assert said == "kernel launches (op calls on a CPU) 31 > 4 allowed"
+    assert limit_text(judgement) == "kernel launches 31 > 4 allowed"

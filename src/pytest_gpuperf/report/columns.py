@@ -87,6 +87,11 @@ def test_name(record: Record) -> str:
     return harmless(f"{short} [{name}]" if name else short, 200)
 
 
+def on_cpu(record: Record) -> bool:
+    """Whether the result was measured on a CPU, where some counts are of something else."""
+    return record.get("device_type") == "cpu"
+
+
 def notes_of(record: Record) -> list[str]:
     """What a reader must know beside the numbers: soft verdicts, conditions, quality findings."""
     texts = [

@@ -5,7 +5,7 @@ from __future__ import annotations
 from gpuperf_analyzers.display import harmless, show, show_interval
 from gpuperf_analyzers.failure_text import evidence_text, limit_text
 from gpuperf_analyzers.metrics import BUILTIN
-from pytest_gpuperf.report.columns import Record, notes_of
+from pytest_gpuperf.report.columns import Record, notes_of, on_cpu
 
 _UNITS = {metric.name: metric.unit for metric in BUILTIN}
 
@@ -15,7 +15,8 @@ def section_text(record: Record) -> str:
     lines = [_head(record)]
     for judgement in record.get("limits") or ():
         verdict = judgement["verdict"]
-        lines.append(f"  {verdict:<11} {limit_text(judgement).removeprefix(f'{verdict} ')}")
+        said = limit_text(judgement, on_cpu=on_cpu(record)).removeprefix(f"{verdict} ")
+        lines.append(f"  {verdict:<11} {said}")
     lines += _values(record)
     evidence = evidence_text(record.get("evidence") or {})
     if evidence:

@@ -9,7 +9,15 @@ from typing import TYPE_CHECKING
 
 from gpuperf_analyzers.display import harmless
 from gpuperf_analyzers.failure_text import limit_text
-from pytest_gpuperf.report.columns import Record, Row, Table, results_table, soft, test_name
+from pytest_gpuperf.report.columns import (
+    Record,
+    Row,
+    Table,
+    on_cpu,
+    results_table,
+    soft,
+    test_name,
+)
 
 if TYPE_CHECKING:
     import pytest
@@ -59,7 +67,7 @@ def counts(records: Sequence[Record]) -> str:
 def soft_lines(records: Sequence[Record]) -> list[str]:
     """A line for each limit that neither passed nor failed, naming its test."""
     return [
-        f"gpuperf: {test_name(record)}: {limit_text(judgement)}"
+        f"gpuperf: {test_name(record)}: {limit_text(judgement, on_cpu=on_cpu(record))}"
         for record in soft(records)
         for judgement in record.get("limits") or ()
         if judgement["verdict"] == record["verdict"]
@@ -155,5 +163,5 @@ def _colour(row: Row) -> str:
 def one_line(record: Record) -> str:
     """A result in one line, for verbose output and logs."""
     failing = [j for j in record.get("limits") or () if j["verdict"] != "PASS"]
-    said = "; ".join(limit_text(j) for j in failing)
+    said = "; ".join(limit_text(j, on_cpu=on_cpu(record)) for j in failing)
     return harmless(f"{test_name(record)}: {record.get('verdict')}" + (f": {said}" if said else ""))
