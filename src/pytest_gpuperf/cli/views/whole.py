@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from gpuperf_analyzers.set_analysis import slowest_rank
 from pytest_gpuperf.cli.console import make_console, words
 from pytest_gpuperf.cli.views.buckets import print_buckets
 from pytest_gpuperf.cli.views.collectives import print_collectives
@@ -15,6 +16,7 @@ from pytest_gpuperf.cli.views.launchers import print_launchers
 from pytest_gpuperf.cli.views.memory import print_memory
 from pytest_gpuperf.cli.views.ops import print_ops
 from pytest_gpuperf.cli.views.ranks import print_matched, print_ranks
+from pytest_gpuperf.cli.views.summary import print_summary
 from pytest_gpuperf.cli.views.timeline import print_gaps, print_timeline
 from pytest_gpuperf.cli.views.values import print_values
 
@@ -42,6 +44,7 @@ def print_set(
         ``"all"`` or the rank shown in full; None for the one whose step or window is longest.
     """
     console = make_console()
+    print_summary(console, found.summary)
     if len(found.ranks) > 1:
         print_set_header(console, found)
         print_ranks(console, found)
@@ -68,11 +71,7 @@ def shown_in_full(found: SetAnalysis, rank: str | None) -> tuple[Analysis, ...]:
         return found.ranks
     if rank is not None:
         return tuple(r for r in found.ranks if r.rank == int(rank))
-    for metric in ("step_time", "window"):
-        timed = [r for r in found.ranks if r.values[metric].value is not None]
-        if timed:
-            return (max(timed, key=lambda r: r.values[metric].value or 0.0),)
-    return found.ranks[:1]
+    return (found.ranks[slowest_rank(found.ranks)],)
 
 
 def print_rank(console: Console, rank: Analysis, *, top: int, step: str | None) -> None:
