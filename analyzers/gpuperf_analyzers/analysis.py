@@ -12,7 +12,7 @@ from gpuperf_analyzers.config import Config
 from gpuperf_analyzers.flop_agreement import flops_disagree
 from gpuperf_analyzers.live_block import LiveBlock
 from gpuperf_analyzers.live_values import live_values
-from gpuperf_analyzers.metrics import Metric, Value, absent
+from gpuperf_analyzers.metrics import TELEMETRY, Metric, Value, absent
 from gpuperf_analyzers.own_trace import (
     live_block,
     merged_values,
@@ -21,6 +21,7 @@ from gpuperf_analyzers.own_trace import (
 )
 from gpuperf_analyzers.registry import load_config
 from gpuperf_analyzers.summary import Summary, summarize_trace
+from gpuperf_analyzers.telemetry import telemetry_findings
 from gpuperf_analyzers.trace.classify import Device, device_findings, device_name, devices
 from gpuperf_analyzers.trace.model import Finding, Trace
 from gpuperf_analyzers.trace.quality import assess
@@ -51,11 +52,6 @@ _ONLY_LIVE = {
     "throughput": "items per step are known in a live run (items= or tokens=)",
     "peak_memory": "what was alive at the start is known in a live run; "
     "peak_memory_growth is what the trace shows",
-    "gpu_util": "NVML is sampled in a live run",
-    "sm_clock": "NVML is sampled in a live run",
-    "power": "NVML is sampled in a live run",
-    "temperature": "NVML is sampled in a live run",
-    "throttled": "NVML is sampled in a live run",
 }
 
 
@@ -170,6 +166,8 @@ def analyze(trace: Trace, config: Config | None = None) -> Analysis:
     only_times = not found and timed_only(trace, block)
     if block is not None and not only_times:
         findings += steps_missing(block, min((len(d.steps) for d in found), default=0), config)
+    if block is not None:
+        findings += telemetry_findings(block, config.metrics)
     if block is not None and len(found) == 1:
         findings += tuple(flops_disagree(trace, config, block, found[0].steps))
     invalid = (
@@ -300,6 +298,8 @@ def _unanswered(metric: Metric, device: Device) -> Value:
     """Why no question yields `metric` on `device`."""
     if device == "cpu" and metric.cpu == "no":
         return absent(metric.name, "not defined on a CPU")
+    if metric.name in TELEMETRY:
+        return absent(metric.name, "NVML is sampled in a live run")
     return absent(metric.name, _ONLY_LIVE.get(metric.name, "not in this trace"))
 
 

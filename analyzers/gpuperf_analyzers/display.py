@@ -14,6 +14,7 @@ _SCALES: Mapping[str, tuple[tuple[float, str], ...]] = {
     "us": ((1e6, "s"), (1e3, "ms"), (1.0, "µs"), (1e-3, "ns")),
     "bytes": ((2.0**40, "TiB"), (2.0**30, "GiB"), (2.0**20, "MiB"), (2.0**10, "KiB"), (1.0, "B")),
     "FLOP": ((1e15, "PFLOP"), (1e12, "TFLOP"), (1e9, "GFLOP"), (1e6, "MFLOP"), (1.0, "FLOP")),
+    "J": ((1e3, "kJ"), (1.0, "J"), (1e-3, "mJ")),
     "fraction": ((0.01, "%"),),
     "celsius": ((1.0, "°C"),),
     "count": ((1.0, ""),),

@@ -65,7 +65,10 @@ class LiveBlock:
     regions
         Samples in µs of each region, profiler off.
     telemetry
-        NVML summary: metric name to ``{"value", "n", "min", "max"}``.
+        NVML summary: metric name to ``{"value", "n", "min", "max"}``; beside the metrics the
+        conditions that :mod:`gpuperf_analyzers.telemetry` reads.
+    telemetry_absent
+        Why a metric of NVML's has no value, by its name.
     environment
         Versions and names (torch, CUDA, driver, python, host cores).
     notes
@@ -97,6 +100,7 @@ class LiveBlock:
     peak_tflops: Mapping[str, float] = field(default_factory=dict)
     regions: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
     telemetry: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    telemetry_absent: Mapping[str, str] = field(default_factory=dict)
     environment: Mapping[str, str] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
 
@@ -186,5 +190,6 @@ _MAPPING_VALUE: dict[str, Callable[[str, Any], Any]] = {
     "peak_tflops": _number,
     "regions": _numbers,
     "telemetry": _summary,
+    "telemetry_absent": lambda key, value: _typed(key, value, str),
     "environment": lambda key, value: _typed(key, value, str),
 }

@@ -6,13 +6,14 @@ measured with the profiler off.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 
 from gpuperf_analyzers.hardware import find_peak, peak_tflops
 from gpuperf_analyzers.hookspecs import Peak
 from gpuperf_analyzers.live_block import LiveBlock
 from gpuperf_analyzers.metrics import Value, absent
 from gpuperf_analyzers.stats import median_value, quantile, quantile_interval
+from gpuperf_analyzers.telemetry import telemetry_values
 
 SOURCE = "timed with the profiler off"
 _US = 1e6
@@ -43,7 +44,7 @@ def live_values(
         Multiprocessors of the device, which tell a partition from the whole.
     """
     values = [*_times(block), *_flop_rates(block, peaks, recomputation, sms)]
-    values += [*_memory(block, growth_bytes), *_telemetry(block)]
+    values += [*_memory(block, growth_bytes), *telemetry_values(block, peaks, sms)]
     return {value.name: value for value in values}
 
 
@@ -137,11 +138,3 @@ def _memory(block: LiveBlock, growth_bytes: float | None) -> Iterator[Value]:
     else:
         total = block.alive_bytes + growth_bytes
         yield Value("peak_memory", total, source="alive at the start + growth in the trace")
-
-
-def _telemetry(block: LiveBlock) -> Iterator[Value]:
-    for name, summary in block.telemetry.items():
-        if "value" in summary:
-            bounds: Sequence[str] = [f"{k} {summary[k]:g}" for k in ("min", "max") if k in summary]
-            source = ", ".join(["NVML", *bounds])
-            yield Value(name, summary["value"], n=int(summary.get("n", 1)), source=source)

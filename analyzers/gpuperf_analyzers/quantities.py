@@ -27,6 +27,7 @@ SUFFIXES: dict[Unit, dict[str, float]] = {
              "KiB/s": 2**10 / 1e9, "MiB/s": 2**20 / 1e9, "GiB/s": 2**30 / 1e9},
     "items/s": {"/s": 1.0, "items/s": 1.0, "tokens/s": 1.0},
     "W": {"mW": 1e-3, "W": 1.0, "kW": 1e3},
+    "J": {"mJ": 1e-3, "J": 1.0, "kJ": 1e3, "Wh": 3600.0},
     "celsius": {"C": 1.0, "°C": 1.0},
     "MHz": {"kHz": 1e-3, "MHz": 1.0, "GHz": 1e3},
 }  # fmt: skip
@@ -42,6 +43,7 @@ _EXAMPLE: dict[Unit, str] = {
     "GB/s": '"350GB/s"',
     "items/s": '"1000/s" or "1000tokens/s"',
     "W": '"300W"',
+    "J": '"12J"',
     "celsius": '"85C"',
     "MHz": '"1.4GHz"',
 }

@@ -104,13 +104,6 @@ def test_the_allocators_own_peak_wins() -> None:
     assert live_values(block, peaks=(), growth_bytes=500.0)["peak_memory"].value == 7000.0
 
 
-def test_nvmls_summary_becomes_metrics() -> None:
-    block = _block(telemetry={"power": {"value": 310.5, "n": 20, "min": 90.0, "max": 400.0}})
-    value = live_values(block, peaks=())["power"]
-    assert (value.value, value.n) == (310.5, 20)
-    assert value.source == "NVML, min 90, max 400"
-
-
 def test_a_block_without_samples_says_nothing_of_times() -> None:
     values = live_values(_block(samples_us=()), peaks=())
     assert "step_time" not in values

@@ -4,16 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from gpuperf_analyzers.metrics import BUILTIN
+from gpuperf_analyzers.metrics import BUILTIN, TELEMETRY
 from gpuperf_analyzers.trace.model import Finding, TraceError
 
-FROM_EVENTS = frozenset(m.name for m in BUILTIN) - {
-    "gpu_util",
-    "sm_clock",
-    "power",
-    "temperature",
-    "throttled",
-}
+FROM_EVENTS = frozenset(m.name for m in BUILTIN) - TELEMETRY
 """Metrics that need every event of the trace."""
 
 _MESSAGES = {

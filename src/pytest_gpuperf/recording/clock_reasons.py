@@ -46,3 +46,8 @@ def reason_names(mask: int) -> tuple[str, ...]:
 def is_throttled(mask: int) -> bool:
     """Whether a thermal, power or hardware reason holds the clocks down."""
     return bool(mask & _THROTTLING)
+
+
+def is_slowed(mask: int) -> bool:
+    """Whether it is more than the power cap in software, under which full load is the rule."""
+    return bool(mask & (_THROTTLING & ~ClockReason.SW_POWER_CAP))

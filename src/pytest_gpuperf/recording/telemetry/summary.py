@@ -4,9 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from statistics import fmean, median
+from statistics import fmean, median, quantiles
 
-from pytest_gpuperf.recording.clock_reasons import ClockReason, is_throttled, reason_names
+from gpuperf_analyzers.metrics import TELEMETRY
+from pytest_gpuperf.recording.clock_reasons import (
+    ClockReason,
+    is_slowed,
+    is_throttled,
+    reason_names,
+)
 from pytest_gpuperf.recording.telemetry.energy import FEWEST_UPDATES, mean_power
 from pytest_gpuperf.recording.telemetry.sampler import TelemetrySampler, Watched
 from pytest_gpuperf.recording.telemetry.series import Series, summarized
@@ -28,8 +34,13 @@ _AGGREGATES: Mapping[str, Callable[[Sequence[float]], float]] = {
 }
 _LOOK_BACK = frozenset({"power", "gpu_util"})
 """Averages over up to the last second: readings of the first second are partly of before."""
-_CLOCKS = ("throttled", "clock_drop")
-_OTHER_METRICS = ("dram_bandwidth", "energy_per_step", *_CLOCKS)
+_MADE_OF = {
+    "throttled": "reasons",
+    "clock_drop": "sm_clock",
+    "dram_bandwidth": "dram_active",
+    "energy_per_step": "energy",
+}
+"""Metric: the counter that it is made of."""
 _NOT_LOOPED = "the workload is looped for it where a limit on a counter asks for it"
 _STALE_ENERGY = (
     f"window-too-short: the energy counter was updated fewer than {FEWEST_UPDATES} times"
@@ -44,7 +55,9 @@ class Telemetry:
     ----------
     values
         Metric: ``{"value", "n", "min", "max"}``. Beside the metrics: ``reason:NAME``, the share
-        of samples in which a clock-event reason held; ``window``, its seconds; ``sampler_rate``,
+        of samples in which a clock-event reason held; ``slowed``, the share with a thermal or
+        hardware reason; ``clock_spread``, the SM clock's 90th less its 10th percentile over its
+        median; ``window``, its seconds; ``sampler_rate``,
         the fast readings a second that were achieved (``max``: asked for); ``sampler_cost``, the
         share of a core that they took; ``xid:N``, ``ecc_corrected``, ``ecc_uncorrected``,
         ``other_contexts``, ``other_users`` and ``lost``, counts.
@@ -69,13 +82,16 @@ def telemetry_of(sampler: TelemetrySampler, calls: int | None = None) -> Telemet
     """
     watched = sampler.watched
     values: Summary = {}
-    absent = dict(watched.absent)
+    absent = {name: reason for name, reason in watched.absent.items() if name in TELEMETRY}
+    for name, counter in _MADE_OF.items():
+        if counter in watched.absent:
+            absent.setdefault(name, watched.absent[counter])
     if watched.begin_ns:
         values = _aggregated(watched) | _clock_events(watched) | _utilization(watched, absent)
         values |= _energy(watched, calls, absent) | _conditions(watched)
     if sampler.absent_reason is not None:
-        absent.setdefault("", sampler.absent_reason)
-    _too_short(watched, absent)
+        absent[""] = sampler.absent_reason
+    _too_short(watched, values, absent)
     return Telemetry(values, absent)
 
 
@@ -101,10 +117,15 @@ def _clock_events(watched: Watched) -> Summary:
     masks = [int(mask) for mask in watched.series.get("reasons", Series()).values]
     if masks:
         found["throttled"] = summarized([float(is_throttled(m)) for m in masks], fmean)
+        found["slowed"] = summarized([float(is_slowed(m)) for m in masks], fmean)
         for name in dict.fromkeys(name for mask in masks for name in reason_names(mask)):
             held = [float(name in reason_names(mask)) for mask in masks]
             found[f"reason:{name}"] = summarized(held, fmean)
     clocks = watched.series.get("sm_clock")
+    if clocks and len(clocks) > 1 and median(clocks.values) > 0:
+        tenths = quantiles(clocks.values, n=10, method="inclusive")
+        spread = (tenths[-1] - tenths[0]) / median(clocks.values)
+        found["clock_spread"] = summarized([spread], fmean) | {"n": float(len(clocks))}
     limit = watched.constants.get("clock_limit", 0.0)
     if clocks and any(mask & ClockReason.APPLICATION_CLOCKS for mask in masks):
         # Someone set lower clocks: these are what it is to reach.
@@ -178,13 +199,13 @@ def _conditions(watched: Watched) -> Summary:
     return found
 
 
-def _too_short(watched: Watched, absent: dict[str, str]) -> None:
+def _too_short(watched: Watched, values: Summary, absent: dict[str, str]) -> None:
     """Make every metric absent where the window is too short; the raw readings stay."""
     seconds = _seconds(watched)
     if not watched.begin_ns or seconds >= SHORTEST_S:
         return
-    for name in (*_AGGREGATES, *watched.whole, *_OTHER_METRICS):
-        if name not in watched.absent:
-            absent[name] = (
-                f"window-too-short: {seconds:.2g} s were watched, and it takes {SHORTEST_S:g} s"
-            )
+    reason = f"window-too-short: {seconds:.2g} s were watched, and it takes {SHORTEST_S:g} s"
+    for name in TELEMETRY:
+        # What the device lacks it would lack in a longer window too.
+        if name in values or name not in absent or absent[name] == _STALE_ENERGY:
+            absent[name] = reason
