@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from gpuperf_analyzers import Analysis, analyze, load_config, read_trace, read_traces
+from gpuperf_analyzers.critical_path import PathClass
 from gpuperf_analyzers.trace.links import launches
 from gpuperf_analyzers.trace.model import GPU_ACTIVITY
 from gpuperf_analyzers.trace.steps import step_of
@@ -192,6 +193,13 @@ def _steps(place: Place, trace: str) -> str:
     return ", ".join(us(step.busy_ns / 1e3) for step in found)
 
 
+def _critical(place: Place, trace: str) -> str:
+    steps = analyzed(place.file(trace)).devices[0].results["critical_path"].steps
+    path = next(s for s in steps if s.name == "ProfilerStep#1010")
+    reached = us((path.end_ns - path.reached_ns) / 1e3)
+    return f"{reached}, {100 * path.share(PathClass.COMPUTE):.0f}% of it compute"
+
+
 def _names(place: Place, trace: str) -> str:
     return f"{len(analyzed(place.file(trace)).devices[0].results['kernels'].by_kernel)}"
 
@@ -214,6 +222,7 @@ OURS: dict[tuple[str, str], Callable[[Place, str], str]] = {
     ("MI300 ResNet-18", "GPU rows with a launch call"): _linked,
     ("ROCm, stream 0", "GPU rows in a step"): _in_steps,
     ("trace_diff/test", "bandwidth of DtoD copies"): _copies,
+    ("trace_diff/test", "critical path of step 1010"): _critical,
     ("torch.compile", "idle"): time_of("idle_ns"),
     ("long attention", "idle"): time_of("idle_ns"),
     ("gloo rank 34", "device"): _device,
@@ -283,6 +292,16 @@ def _hta_copies(place: Place, trace: str) -> str:
     return f"median {table['memory_bw_gbps', '50%']:.2f} GB/s"
 
 
+def _hta_critical(place: Place, trace: str) -> str:
+    analysis = _hta(place.file(trace))
+    graph, done = analysis.critical_path_analysis(0, "ProfilerStep", 1)
+    assert done
+    table = graph.get_critical_path_breakdown()
+    by_bound = table.groupby("bound_by")["duration"].sum()
+    total = int(table["duration"].sum())
+    return f"{us(total)}, {100 * by_bound['cpu_bound'] / total:.0f}% of it CPU"
+
+
 def _hta_ranks(place: Place, trace: str) -> str:
     from hta.trace_analysis import TraceAnalysis
 
@@ -340,6 +359,7 @@ THEIRS: dict[tuple[str, str], Callable[[Place, str], str]] = {
     ("MI300 ResNet-18", "GPU rows with a launch call"): _hta_launches,
     ("ROCm, stream 0", "GPU rows in a step"): _hta_in_steps,
     ("trace_diff/test", "bandwidth of DtoD copies"): _hta_copies,
+    ("trace_diff/test", "critical path of step 1010"): _hta_critical,
     ("torch.compile", "idle"): breakdown("idle"),
     ("long attention", "idle"): breakdown("idle"),
     ("gloo rank 34", "device"): breakdown("idle"),
