@@ -298,8 +298,9 @@ def _judged(
     unbroken = 0
     while unbroken < len(late) and late[-1 - unbroken]:
         unbroken += 1
-    # As much early in some steps as late in others is taking turns.
-    named = any(late) and sum(worst.by_step_us) >= least
+    # Early in some steps and late in others, or no later than the others in all, is taking turns.
+    total = np.array([sum(r.by_step_us) for r in rows])
+    named = any(late) and min(total.max(), _over_others(total).max()) >= least
     return StragglersResult(
         basis=basis,
         steps=names,

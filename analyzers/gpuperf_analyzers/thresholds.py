@@ -116,3 +116,12 @@ def threshold_rows(thresholds: Thresholds | None = None) -> list[tuple[str, floa
         (f.name, getattr(chosen, f.name), f.metadata["says"], f.metadata["why"])
         for f in fields(chosen)
     ]
+
+
+def thresholds_markdown() -> str:
+    """The default thresholds as the table of docs/how-to/summary.md."""
+    head = "| threshold | default | said where | why this value |\n| :-- | :-- | :-- | :-- |\n"
+    return head + "".join(
+        f"| `{name}` | {value:g} | {says} | {why} |\n"
+        for name, value, says, why in threshold_rows()
+    )

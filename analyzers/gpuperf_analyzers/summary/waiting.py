@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from gpuperf_analyzers.outliers import OutliersResult
@@ -29,6 +29,9 @@ _CODES = {
     Part.BETWEEN: "between-ops",
 }
 
+_ISSUING = (Part.LAUNCHING, Part.OPS, Part.BETWEEN)
+"""Parts that say little by themselves where one gap is most of the wait."""
+
 
 def host_wait(device: Answered, who: Subject, limits: Thresholds) -> Sentence | None:
     """How much of the step the device waits for the host, and why; None below the threshold."""
@@ -40,21 +43,13 @@ def host_wait(device: Answered, who: Subject, limits: Thresholds) -> Sentence | 
     if who.cpu:
         return _on_cpu(device, who, limits, share, evidence)
     text = f"{who.name} waits {percent(share)} of {who.of} for the CPU"
-    gap = _one_gap(device, share, found, limits)
+    parts = {part: found.share(part) for part in HOST_PARTS}
+    first, most = _largest(parts)
+    gap = _one_gap(device, share, found, limits) if first in _ISSUING else None
     if gap is not None:
         length, words = gap
         evidence.append(Evidence("longest gap", length, "us"))
         return Sentence("one-gap", f"{text}: {words}.", tuple(evidence), share)
-    parts = {part: found.share(part) for part in HOST_PARTS}
-    # Dispatching an op and launching its kernels are one thing to whoever has to mend it.
-    issuing = parts[Part.LAUNCHING] + parts[Part.OPS]
-    first = max(parts, key=lambda part: parts[part])
-    if issuing >= limits.main_cause * share and issuing > parts[first]:
-        first, most = Part.OPS, issuing
-    else:
-        most = parts[first]
-    if first in {Part.LAUNCHING, Part.OPS}:
-        most = issuing
     evidence.append(Evidence(_CODES[first], most, "fraction"))
     told = _reason(device, who, first, evidence)
     rest = {p: s for p, s in parts.items() if _CODES[p] != _CODES[first]}
@@ -65,6 +60,14 @@ def host_wait(device: Answered, who: Subject, limits: Thresholds) -> Sentence | 
     evidence.append(Evidence(_CODES[second], rest[second], "fraction"))
     text += f": {percent(most)} since {told}, {percent(rest[second])} {_in_short(second)}"
     return Sentence(_CODES[first], f"{text}.", tuple(evidence), share)
+
+
+def _largest(parts: Mapping[Part, float]) -> tuple[Part, float]:
+    """The part with the most time; dispatching an op and launching its kernels count as one."""
+    merged = dict(parts)
+    merged[Part.OPS] += merged.pop(Part.LAUNCHING)
+    first = max(merged, key=lambda part: merged[part])
+    return first, merged[first]
 
 
 def _on_cpu(
