@@ -38,6 +38,10 @@ _FINISHED = attrgetter("finished")
 _COLLECTIVE = attrgetter("collective")
 
 
+_LARGEST_BYTES = 2**56
+"""No allocation is of 64 PiB: what says so is damage, and sums of it would overflow."""
+
+
 class DigitsNeeded(Exception):  # noqa: N818  # a signal to decode once more, not an error
     """Times of this block lost digits as floats."""
 
@@ -63,6 +67,7 @@ class EventColumns:
         self.negative_dur = 0
         self.bad_times = 0
         self.bad_time_example = ""
+        self.bad_sizes = 0
         self.unfinished: list[str] = []
         self.has_begins = False
 
@@ -190,14 +195,20 @@ class EventColumns:
         if not good.all():
             self.bad_times += int((~good).sum())
             some, ts = list(compress(some, good.tolist())), ts[good]
+        sizes = wholes([0 if e.args.bytes is None else e.args.bytes for e in some], len(some))
+        possible = np.abs(sizes) < _LARGEST_BYTES
+        if not possible.all():
+            self.bad_sizes += int((~possible).sum())
+            some, ts = list(compress(some, possible.tolist())), ts[possible]
+            sizes = sizes[possible]
         args, n = [e.args for e in some], len(some)
         columns: dict[str, npt.NDArray[Any]] = {
             "ts": ts,
             "track": self.tracks.ids([e.pid for e in some], [e.tid for e in some]),
-            "bytes": wholes([0 if a.bytes is None else a.bytes for a in args], n),
+            "bytes": sizes,
             "address": np.fromiter((bits(a.address) for a in args), np.int64, n),
-            "total_allocated": wholes([a.total_allocated for a in args], n),
-            "total_reserved": wholes([a.total_reserved for a in args], n),
+            "total_allocated": _sizes([a.total_allocated for a in args]),
+            "total_reserved": _sizes([a.total_reserved for a in args]),
             "device_type": small([a.device_type for a in args], n),
             "device": small([a.device for a in args], n),
         }
@@ -231,6 +242,12 @@ class EventColumns:
 
 _ROWS = frozenset((schema.Complete, schema.Begin))
 _TIMED_OTHERS = frozenset((schema.End, schema.Instant, schema.OldInstant, schema.Counter))
+
+
+def _sizes(values: list[Any]) -> I64:
+    """Totals of memory; -1 where one is impossible."""
+    sizes = wholes(values, len(values))
+    return np.where(np.abs(sizes) < _LARGEST_BYTES, sizes, -1)
 
 
 def _exact_as_floats(times: list[Any]) -> bool:

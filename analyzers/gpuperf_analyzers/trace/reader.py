@@ -159,6 +159,15 @@ def _column_findings(columns: EventColumns, unmatched: int) -> list[Finding]:
                 invalidates=FROM_EVENTS,
             )
         )
+    if columns.bad_sizes:
+        found.append(
+            Finding(
+                "bad-size",
+                f"{columns.bad_sizes} memory events have an impossible size and were left out",
+                columns.bad_sizes,
+                invalidates=frozenset({"peak_memory", "peak_memory_growth"}),
+            )
+        )
     if unmatched:
         found.append(
             Finding(

@@ -113,6 +113,10 @@ def _half_a_pair(t: KinetoTrace) -> None:
     t.event("open", "cpu_op", 20, None, ph="B")
 
 
+def _huge_allocation(t: KinetoTrace) -> None:
+    t.memory(20, 2**60, 2**60)
+
+
 CASES: list[tuple[Callable[[KinetoTrace], None], str, int, str, str]] = [
     # made by, code, count, example, one of the metrics that become invalid ("" where none)
     (_without_launch, "kernel-without-launch", 1, "orphan", ""),
@@ -131,6 +135,7 @@ CASES: list[tuple[Callable[[KinetoTrace], None], str, int, str, str]] = [
     (_no_dur, "missing-dur", 1, "", ""),
     (_negative_dur, "bad-duration", 1, "", "overlap"),
     (_no_time, "bad-time", 1, "aten::add", "overlap"),
+    (_huge_allocation, "bad-size", 1, "", "peak_memory"),
     (_half_a_pair, "unmatched-begin-end", 1, "", ""),
 ]  # fmt: skip
 
