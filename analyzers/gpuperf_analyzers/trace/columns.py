@@ -196,7 +196,7 @@ class EventColumns:
             self.bad_times += int((~good).sum())
             some, ts = list(compress(some, good.tolist())), ts[good]
         sizes = wholes([0 if e.args.bytes is None else e.args.bytes for e in some], len(some))
-        possible = np.abs(sizes) < _LARGEST_BYTES
+        possible = (sizes > -_LARGEST_BYTES) & (sizes < _LARGEST_BYTES)
         if not possible.all():
             self.bad_sizes += int((~possible).sum())
             some, ts = list(compress(some, possible.tolist())), ts[possible]
@@ -247,7 +247,7 @@ _TIMED_OTHERS = frozenset((schema.End, schema.Instant, schema.OldInstant, schema
 def _sizes(values: list[Any]) -> I64:
     """Totals of memory; -1 where one is impossible."""
     sizes = wholes(values, len(values))
-    return np.where(np.abs(sizes) < _LARGEST_BYTES, sizes, -1)
+    return np.where((sizes >= 0) & (sizes < _LARGEST_BYTES), sizes, -1)
 
 
 def _exact_as_floats(times: list[Any]) -> bool:
