@@ -12,7 +12,6 @@ from typing import Any
 _HOME = {
     "SOLO": "coordination",
     "Coordinator": "coordination",
-    "NvmlSampler": "nvml",
     "Options": "options",
     "Recorded": "recorder",
     "RecordingError": "errors",
@@ -27,7 +26,6 @@ _HOME = {
 __all__ = [
     "SOLO",
     "Coordinator",
-    "NvmlSampler",
     "Options",
     "Recorded",
     "RecordingError",

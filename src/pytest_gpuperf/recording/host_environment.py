@@ -69,7 +69,7 @@ def usable_cores() -> int:
 @lru_cache(maxsize=1)
 def driver_version() -> str:
     """Version of the NVIDIA driver, "" where there is none."""
-    from pytest_gpuperf.recording.nvml import driver_version as ask
+    from pytest_gpuperf.recording.telemetry.binding import driver_version as ask
 
     return ask()
 

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 from pytest_gpuperf.recording.errors import RecordingError
 
 if TYPE_CHECKING:
-    from pytest_gpuperf.recording.nvml import NvmlSampler
     from pytest_gpuperf.recording.options import Options
     from pytest_gpuperf.recording.sampling import Samples, Warmup
     from pytest_gpuperf.recording.worker_threads import ThreadWatch
@@ -59,9 +58,8 @@ def thread_notes(watch: ThreadWatch) -> tuple[str, ...]:
     return ("Python threads worked beside the workload: their ops are not in trace or FLOP",)
 
 
-def telemetry_notes(nvml: NvmlSampler) -> tuple[str, ...]:
-    """Why there is no telemetry, once a process for each reason."""
-    reason = nvml.absent_reason
+def telemetry_notes(reason: str | None) -> tuple[str, ...]:
+    """Why there is no telemetry, once a process for each reason; None where there is."""
     if reason is None or reason in _told:
         return ()
     _told.add(reason)

@@ -40,6 +40,9 @@ class Options:
     measure_peak
         Whether the peak of a CPU may be measured (seconds, once per machine) where FLOP are
         counted.
+    counters_s
+        Seconds that the workload is looped for, after the samples, for what NVML counts; 0 leaves
+        it with what the samples' own time shows.
     """
 
     warmup_s: float = 1.0
@@ -55,9 +58,10 @@ class Options:
     min_samples: int = 3
     max_samples: int = 4096
     measure_peak: bool = True
+    counters_s: float = 0.0
 
     def __post_init__(self) -> None:
-        for name in ("warmup_s", "max_time_s"):
+        for name in ("warmup_s", "max_time_s", "counters_s"):
             value = getattr(self, name)
             if not (math.isfinite(value) and value >= 0):
                 raise ValueError(f"gpuperf: {name} must be a time of 0 s or more, not {value!r}")

@@ -15,13 +15,13 @@ from pytest_gpuperf.recording.coordination import SOLO, Coordinator
 from pytest_gpuperf.recording.devices import device_title
 from pytest_gpuperf.recording.errors import RecordingError, import_torch
 from pytest_gpuperf.recording.flop_count import FlopCount, count_flops
+from pytest_gpuperf.recording.gpu_watch import looped, watch
 from pytest_gpuperf.recording.notes import (
     sample_notes,
     telemetry_notes,
     thread_notes,
     value_notes,
 )
-from pytest_gpuperf.recording.nvml import NvmlSampler, Summary, device_uuid
 from pytest_gpuperf.recording.options import Options
 from pytest_gpuperf.recording.passes import Enough, Passes
 from pytest_gpuperf.recording.profiler_conflicts import (
@@ -31,6 +31,7 @@ from pytest_gpuperf.recording.profiler_conflicts import (
 from pytest_gpuperf.recording.quiet import garbage_collection_off, observers
 from pytest_gpuperf.recording.regions import RegionLog, activate
 from pytest_gpuperf.recording.sampling import Samples, Sampling, Warmup, Workload, warm_up
+from pytest_gpuperf.recording.telemetry.summary import Telemetry
 from pytest_gpuperf.recording.tf32 import tf32_policy
 from pytest_gpuperf.recording.timers import Timer, make_timer
 from pytest_gpuperf.recording.worker_threads import watch_threads
@@ -185,7 +186,7 @@ class _Timed:
     warmup: Warmup
     samples: Samples
     peak_bytes: int | None
-    telemetry: Summary
+    telemetry: Telemetry
     notes: tuple[str, ...]
 
 
@@ -199,21 +200,21 @@ def _timed(
     decided: Callable[[tuple[float, ...]], bool] | None,
 ) -> _Timed:
     """Warm up and sample, with NVML watching a GPU."""
-    cuda = import_torch().cuda if device.type == "cuda" else None
     peak: int | None = None
-    telemetry: Summary = {}
+    telemetry = Telemetry()
     notes: tuple[str, ...] = ()
     sampling = Sampling(workload, timer, options, coordinator, regions, decided)
     with garbage_collection_off(freeze=True):
         warmup = warm_up(workload, timer, options.warmup_s, coordinator)
-        if cuda is None:
-            samples = sampling.run(warmup.call_us)
+        take = partial(sampling.run, warmup.call_us)
+        if device.type != "cuda":
+            samples = take()
         else:
-            cuda.reset_peak_memory_stats(device)
-            with NvmlSampler(device_uuid(device)) as nvml:
-                samples = sampling.run(warmup.call_us)
-            peak = int(cuda.max_memory_allocated(device))
-            telemetry, notes = nvml.summary(), telemetry_notes(nvml)
+            seconds = options.counters_s
+            loop = partial(looped, workload, timer, seconds, coordinator=coordinator)
+            watched = watch(device, take, loop if seconds else None)
+            samples, peak, telemetry = watched.samples, watched.peak_bytes, watched.telemetry
+            notes = telemetry_notes(watched.absent_reason)
     notes = (*sample_notes(samples, warmup, options), *notes)
     return _Timed(warmup, samples, peak, telemetry, notes)
 
@@ -239,7 +240,8 @@ def _with_times(block: LiveBlock, timed: _Timed, regions: RegionLog) -> LiveBloc
         warmup_us=timed.warmup.elapsed_us,
         warmup_calls=timed.warmup.calls,
         peak_bytes=timed.peak_bytes,
-        telemetry=timed.telemetry,
+        telemetry=timed.telemetry.values,
+        telemetry_absent=timed.telemetry.absent,
         regions={name: tuple(us) for name, us in regions.samples_us.items()},
     )
 

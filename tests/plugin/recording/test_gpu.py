@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from types import SimpleNamespace
@@ -12,7 +12,9 @@ from typing import Any
 
 import pytest
 
-from pytest_gpuperf.recording import Options, nvml, record
+from pytest_gpuperf.recording import Options, record
+from pytest_gpuperf.recording.telemetry.sampler import TelemetrySampler
+from pytest_gpuperf.recording.telemetry.summary import Telemetry
 
 torch = pytest.importorskip("torch")
 
@@ -76,17 +78,16 @@ def test_a_gpu_is_timed_by_events_with_its_allocators_peak_and_nvml_beside(
 ) -> None:
     stand = Stand()
     stand.install(monkeypatch)
-    watched: list[str | None] = []
+    watched: list[tuple[str, ...]] = []
 
-    class Sampler(nvml.NvmlSampler):
-        def __init__(self, uuid: str | None) -> None:
-            watched.append(uuid)
-            super().__init__(None)
+    class Sampler(TelemetrySampler):
+        def __init__(self, uuids: Sequence[str]) -> None:
+            watched.append(tuple(uuids))
+            super().__init__(())
 
-        def summary(self) -> dict[str, dict[str, float]]:
-            return {"sm_clock": {"value": 1980.0, "n": 9.0, "min": 1980.0, "max": 1980.0}}
-
-    monkeypatch.setattr("pytest_gpuperf.recording.recorder.NvmlSampler", Sampler)
+    seen = Telemetry({"sm_clock": {"value": 1980.0, "n": 9.0}}, {"sm_active": "not here"})
+    monkeypatch.setattr("pytest_gpuperf.recording.gpu_watch.TelemetrySampler", Sampler)
+    monkeypatch.setattr("pytest_gpuperf.recording.gpu_watch.telemetry_of", lambda *_: seen)
     a = torch.randn(16, 16)
 
     def step() -> None:
@@ -103,7 +104,8 @@ def test_a_gpu_is_timed_by_events_with_its_allocators_peak_and_nvml_beside(
     assert block.tf32 is False
     assert block.peak_tflops == {}  # a GPU's peak stands in the table
     assert block.telemetry["sm_clock"]["value"] == 1980.0
-    assert watched == ["GPU-1"]
+    assert block.telemetry_absent == {"sm_active": "not here"}
+    assert watched[0] == ("GPU-1", "MIG-1")
     assert min(block.samples_us) >= 2000
     assert stand.log.count("event") == 2 * len(block.samples_us)
     # Peak statistics are of the samples alone: reset before the first event, read after the last.

@@ -42,9 +42,9 @@ class GpmReader:
         self._nvml = nvml
         self._board = board
         self._samples = [nvml.nvmlGpmSampleAlloc() for _ in range(3)]
+        self._query = nvml.c_nvmlGpmMetricsGet_t()
         self._taken_s = float("-inf")
         self._count = 0
-        self._begin_s = float("-inf")
         self.absent: dict[str, str] = {}
 
     def close(self) -> None:
@@ -58,7 +58,7 @@ class GpmReader:
         self._get(self._samples[0])
         self._get(self._samples[1])
         self._count = 1
-        self._taken_s = self._begin_s = time.perf_counter()
+        self._taken_s = time.perf_counter()
 
     def due_in(self) -> float:
         """Seconds until another sample says something; 0 or less where it would now."""
@@ -89,8 +89,7 @@ class GpmReader:
             nvml.nvmlGpmSampleGet(board.device, sample)
 
     def _metrics(self, first: Any, second: Any) -> dict[str, float]:
-        nvml = self._nvml
-        query = nvml.c_nvmlGpmMetricsGet_t()
+        nvml, query = self._nvml, self._query
         query.version = nvml.NVML_GPM_METRICS_GET_VERSION
         query.sample1, query.sample2 = first, second
         wanted = [name for name in METRICS if name not in self.absent]

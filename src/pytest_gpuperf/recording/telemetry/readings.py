@@ -1,7 +1,8 @@
 """Which NVML call gives which counter, in the metric's unit, and how often it is worth asking.
 
-Fast: what changes within milliseconds. Slow: what the driver itself refreshes slowly
-(utilization every 1/6 to 1 s) or measures slowly (PCIe counts bytes for 20 ms a call).
+Fast: what changes within milliseconds. Slow: what changes slowly (temperature), what the driver
+itself refreshes slowly (utilization every 1/6 to 1 s) or measures slowly (PCIe counts bytes for
+20 ms a call).
 """
 
 from __future__ import annotations
@@ -42,11 +43,11 @@ def readings_of(nvml: Any, board: Board) -> Readings:
     found = Readings(
         fast={
             "sm_clock": lambda: nvml.nvmlDeviceGetClockInfo(gpu, nvml.NVML_CLOCK_SM),
-            "temperature": lambda: nvml.nvmlDeviceGetTemperature(gpu, nvml.NVML_TEMPERATURE_GPU),
             "reasons": lambda: _clock_reasons(nvml, gpu),
         },
         slow={
             "memory_clock": lambda: nvml.nvmlDeviceGetClockInfo(gpu, nvml.NVML_CLOCK_MEM),
+            "temperature": lambda: nvml.nvmlDeviceGetTemperature(gpu, nvml.NVML_TEMPERATURE_GPU),
             "memory_used": lambda: nvml.nvmlDeviceGetMemoryInfo(device).used,
         },
     )

@@ -41,7 +41,6 @@ MOST_COST = 0.008
 """Share of a core at which the sampler slows itself down."""
 _READY_S = 5.0
 _JOIN_S = 5.0
-_SMOOTHING = 0.25
 _ALSO_AT_THE_END = ("energy", "gpu_util", "nvlink_rx_total", "nvlink_tx_total")
 """Counters that look back: read once more when the workload has ended."""
 
@@ -85,10 +84,10 @@ class Watched:
 class TelemetrySampler:
     """Samples one GPU in a thread between ``__enter__`` and ``__exit__``.
 
-    Clocks, power, temperature, energy and clock-event reasons are read at 50 Hz; what the driver
-    refreshes or measures slowly at 2 Hz; GPM as often as it says something new. The thread slows
-    down rather than take more than 0.8% of a core. A counter that the device lacks is asked once;
-    a lost GPU ends the sampling.
+    Clock, power, energy and clock-event reasons are read at 50 Hz; what the driver refreshes or
+    measures slowly, and what changes slowly, at 2 Hz; GPM as often as it says something new. The
+    thread slows down rather than take more than 0.8% of a core. A counter that the device lacks
+    is asked once; a lost GPU ends the sampling.
 
     Parameters
     ----------
@@ -160,8 +159,7 @@ class _Loop:
         self._incidents = incidents
         self._watched = watched
         self._readings: Readings = readings_of(nvml, board)
-        self._interval_s = watched.asked_s
-        self._tick_s = 0.0
+        self._ticks = 0
         watched.absent.update(self._readings.absent)
         if not isinstance(gpm, GpmReader):
             watched.absent.update(dict.fromkeys(GPM_METRICS, gpm))
@@ -187,8 +185,8 @@ class _Loop:
         while True:
             now = time.perf_counter()
             if now >= fast_at:
-                self._fast()
-                fast_at = now + self._interval_s
+                self._read(readings.fast)
+                fast_at = now + self._paced(begin_cpu_s)
             if now >= slow_at:
                 self._read(readings.slow)
                 self._incidents.collect()
@@ -228,28 +226,33 @@ class _Loop:
             if value is not None:
                 self._watched.constants[name] = value
 
-    def _fast(self) -> None:
-        """One round of fast readings, and how long to wait until the next."""
-        begin = time.thread_time()
-        self._read(self._readings.fast)
-        spent = time.thread_time() - begin
-        self._tick_s += _SMOOTHING * (spent - self._tick_s)
-        self._interval_s = max(self._watched.asked_s, self._tick_s / MOST_COST)
+    def _paced(self, begin_cpu_s: float) -> float:
+        """Seconds to the next fast reading: longer than asked where the cost would be above ours.
+
+        The cost is all that the thread has taken so far, spread over its fast readings.
+        """
+        self._ticks += 1
+        tick_s = (time.thread_time() - begin_cpu_s) / self._ticks
+        return max(self._watched.asked_s, tick_s / MOST_COST)
 
     def _step_gpm(self) -> None:
         if self._gpm is None or self._gpm.due_in() > 0:
             return
-        found = self._gpm.step()
-        at = time.time_ns()
-        for name, value in found.items():
-            self._watched.series.setdefault(name, Series()).add(at, value)
+        for name, value in self._gpm.step().items():
+            self._keep(name, value)
 
     def _read(self, readings: dict[str, Read]) -> None:
         """Take one value of each of `readings`; those that the device lacks are removed."""
         for name, read in tuple(readings.items()):
             value = self._asked(name, read, readings)
             if value is not None:
-                self._watched.series.setdefault(name, Series()).add(time.time_ns(), value)
+                self._keep(name, value)
+
+    def _keep(self, name: str, value: float) -> None:
+        series = self._watched.series.get(name)
+        if series is None:
+            series = self._watched.series[name] = Series()
+        series.add(time.time_ns(), value)
 
     def _asked(
         self, name: str, read: Read, readings: dict[str, Read] | None = None
@@ -264,5 +267,6 @@ class _Loop:
             if readings is not None and is_lasting(self._nvml, error):
                 del readings[name]
             return None
-        self._watched.absent.pop(name, None)
+        if name in self._watched.absent:
+            del self._watched.absent[name]
         return value

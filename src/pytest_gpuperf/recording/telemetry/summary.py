@@ -41,6 +41,9 @@ _MADE_OF = {
     "energy_per_step": "energy",
 }
 """Metric: the counter that it is made of."""
+_COUNTS = frozenset(
+    {"lost", "ecc_corrected", "ecc_uncorrected", "other_contexts", "other_users"}
+)  # fmt: skip
 _NOT_LOOPED = "the workload is looped for it where a limit on a counter asks for it"
 _STALE_ENERGY = (
     f"window-too-short: the energy counter was updated fewer than {FEWEST_UPDATES} times"
@@ -161,7 +164,7 @@ def _energy(watched: Watched, calls: int | None, absent: dict[str, str]) -> Summ
     """Mean power by the energy counter, and the energy of a call where the calls are known."""
     energy = watched.series.get("energy")
     if not energy:
-        absent["energy_per_step"] = absent.get("energy", "the energy counter was not read")
+        absent.setdefault("energy_per_step", "the energy counter was not read")
         return {}
     power = mean_power(energy)
     if power is None:
@@ -209,3 +212,17 @@ def _too_short(watched: Watched, values: Summary, absent: dict[str, str]) -> Non
         # What the device lacks it would lack in a longer window too.
         if name in values or name not in absent or absent[name] == _STALE_ENERGY:
             absent[name] = reason
+
+
+def joined(samples: Telemetry, loop: Telemetry) -> Telemetry:
+    """One summary of two windows that follow each other: of the samples, and of the loop.
+
+    The metrics are the loop's. Incidents and other processes count in both: the samples are
+    worth as little for them.
+    """
+    values = dict(loop.values)
+    for name, summary in samples.values.items():
+        if name in _COUNTS or name.startswith("xid:"):
+            count = max(summary["value"], values.get(name, {}).get("value", 0.0))
+            values[name] = {**summary, "value": count}
+    return Telemetry(values, loop.absent)

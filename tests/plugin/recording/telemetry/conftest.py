@@ -59,7 +59,7 @@ def nvml(
     monkeypatch: pytest.MonkeyPatch,
     tmp_path: Path,
 ) -> Iterator[FakeNvml]:
-    """A current driver; ``@pytest.mark.parametrize("nvml", ["old"], indirect=True)``: an old one."""
+    """A current driver, or with the parameter ``old`` an old one."""
     old = getattr(request, "param", "current") == "old"
     path = build_nvml("old", "-DOLD_DRIVER") if old else build_nvml("current")
     library = ctypes.CDLL(str(path))
