@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from gpuperf_analyzers.combining import values_json, worst_of
 from gpuperf_analyzers.config import Config
+from gpuperf_analyzers.counters import KernelCounters, kernel_counters
 from gpuperf_analyzers.flop_agreement import flops_disagree
 from gpuperf_analyzers.live_block import LiveBlock
 from gpuperf_analyzers.live_values import live_values
@@ -105,6 +106,8 @@ class Analysis:
         The live run's own measurements, None in a foreign trace.
     devices
         Each device with its results.
+    counters
+        CUPTI's counters by kernel, where the trace has them; such a trace has no times of kernels.
     summary
         All of it in a paragraph of plain words.
     """
@@ -120,6 +123,7 @@ class Analysis:
     invalid: Mapping[str, str]
     block: LiveBlock | None
     devices: tuple[DeviceAnalysis, ...]
+    counters: tuple[KernelCounters, ...]
     summary: Summary
 
     @property
@@ -148,6 +152,7 @@ class Analysis:
             "findings": [finding_json(f) for f in self.findings],
             "invalid": dict(self.invalid),
             "live": None if self.block is None else self.block.to_json(),
+            "counters": [asdict(c) for c in self.counters],
             "devices": [_device_json(d, self.metrics) for d in self.devices],
         }
 
@@ -170,6 +175,13 @@ def analyze(trace: Trace, config: Config | None = None) -> Analysis:
         findings += telemetry_findings(block, config.metrics)
     if block is not None and len(found) == 1:
         findings += tuple(flops_disagree(trace, config, block, found[0].steps))
+    counters = kernel_counters(trace)
+    nothing = no_device_reason(findings)
+    if counters:
+        nothing = (
+            f"hardware counters of {len(counters)} kernels were recorded, one kernel at a time; "
+            "such a trace has counts and no times"
+        )
     invalid = (
         invalid_metrics(findings) if found or only_times else _nothing_to_judge(findings, config)
     )
@@ -185,9 +197,8 @@ def analyze(trace: Trace, config: Config | None = None) -> Analysis:
         invalid=invalid,
         block=block,
         devices=found,
-        summary=summarize_trace(
-            found, findings, config.thresholds, nothing=no_device_reason(findings)
-        ),
+        counters=counters,
+        summary=summarize_trace(found, findings, config.thresholds, nothing=nothing),
     )
 
 

@@ -57,7 +57,9 @@ class MemoryResult:
     """Memory of one device over the recording.
 
     ``time_us`` and ``allocated_bytes`` are the growth after each event: allocations less frees
-    since the recording began; it may fall below 0 where older memory is freed. ``peak_growth`` is
+    since the recording began; it may fall below 0 where older memory is freed. ``reserved_bytes``
+    is what the allocator held from the device after each, -1 where that is not recorded (a CPU has
+    no such allocator). ``peak_growth`` is
     its largest value, at least 0, reached at ``peak_us`` in ``peak_op``. ``total_peak`` and
     ``reserved_peak`` are the largest totals that the allocator itself recorded, older memory
     included, None where it did not. ``alive_at_peak`` are the largest allocations alive then,
@@ -71,6 +73,7 @@ class MemoryResult:
     events: int
     time_us: tuple[float, ...]
     allocated_bytes: tuple[int, ...]
+    reserved_bytes: tuple[int, ...]
     peak_growth: int
     peak_us: float
     peak_op: str
@@ -95,10 +98,16 @@ class MemoryResult:
             yield Value("peak_memory_growth", float(self.peak_growth), source=SOURCE)
 
     def to_frame(self) -> pd.DataFrame:
-        """Growth over time: one row an event."""
+        """Growth and the allocator's reserve over time: one row an event."""
         import pandas as pd
 
-        return pd.DataFrame({"time_us": self.time_us, "allocated_bytes": self.allocated_bytes})
+        return pd.DataFrame(
+            {
+                "time_us": self.time_us,
+                "allocated_bytes": self.allocated_bytes,
+                "reserved_bytes": [None if b < 0 else b for b in self.reserved_bytes],
+            }
+        )
 
     def ops_frame(self) -> pd.DataFrame:
         """One row per op that allocates, the most bytes first."""
@@ -135,6 +144,9 @@ def analyze(trace: Trace, config: Config, device: Device) -> MemoryResult:  # no
         events=len(pick),
         time_us=tuple((at / 1e3).tolist()),
         allocated_bytes=tuple(growth.tolist()),
+        reserved_bytes=(
+            (-1,) * len(pick) if device == "cpu" else tuple(m.total_reserved[pick].tolist())
+        ),
         peak_growth=int(growth[top]) if top >= 0 else 0,
         peak_us=float(at[top]) / 1e3 if top >= 0 else 0.0,
         peak_op=ops[top] if top >= 0 else "",

@@ -16,7 +16,9 @@ import numpy.typing as npt
 from gpuperf_analyzers.config import Config
 from gpuperf_analyzers.metrics import Value, absent
 from gpuperf_analyzers.trace.classify import Device, comm_mask
+from gpuperf_analyzers.trace.copies import direction, host_memory
 from gpuperf_analyzers.trace.model import I64, Category, Trace
+from gpuperf_analyzers.trace.selection import activity
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -40,6 +42,19 @@ class KernelOccupancy:
     occupancy: float
     waves: float | None
     tail_efficiency: float | None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class CopyTimes:
+    """Each copy and fill in time order: start in ns, kind, and bytes (-1: not recorded).
+
+    ``kind`` is the direction and, where the trace says it, the kind of host memory: ``HtoD
+    pageable``; a fill is ``set``.
+    """
+
+    start_ns: I64
+    kind: tuple[str, ...]
+    bytes: I64
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +81,7 @@ class SaturationResult:
     by_kernel: tuple[KernelOccupancy, ...]
     compute_occupancy: float | None = None
     compute_part_filled: float | None = None
+    copies: CopyTimes | None = None
 
     def metrics(self) -> Iterator[Value]:
         """``est_occupancy``."""
@@ -76,6 +92,22 @@ class SaturationResult:
         else:
             covered = f"{(self.covered or 0.0) * 100:.1f}% of kernel time"
             yield Value("est_occupancy", self.est_occupancy, source=f"{SOURCE}, {covered}")
+
+    def copies_frame(self) -> pd.DataFrame:
+        """Bytes over time by kind: one row a copy or fill, with the sum of its kind so far.
+
+        ``bytes`` and ``total_bytes`` leave out copies whose size is not recorded.
+        """
+        import pandas as pd
+
+        found = self.copies
+        if found is None:
+            return pd.DataFrame(columns=["at_us", "kind", "bytes", "total_bytes"])
+        frame = pd.DataFrame(
+            {"at_us": found.start_ns / 1e3, "kind": found.kind, "bytes": found.bytes}
+        )
+        frame = frame[frame["bytes"] >= 0].reset_index(drop=True)
+        return frame.assign(total_bytes=frame.groupby("kind")["bytes"].cumsum())
 
     def to_frame(self) -> pd.DataFrame:
         """One row per kernel name, the most time first."""
@@ -94,8 +126,9 @@ def analyze(trace: Trace, config: Config, device: Device) -> SaturationResult:
     time = e.dur[k.row[pick]]
     whole = int(e.dur[(e.cat == Category.KERNEL) & (e.device == device)].sum()) if here.any() else 0
     total = int(time.sum())
+    moved = None if device == "cpu" else _copies(trace, config, device)
     if not total:
-        return SaturationResult(device, None, None, None, None, ())
+        return SaturationResult(device, None, None, None, None, (), copies=moved)
     occupancy = k.occupancy[pick].astype(np.float64)
     waves = k.blocks_per_sm[pick].astype(np.float64)
     known = np.isfinite(waves) & (waves > 0)
@@ -110,8 +143,20 @@ def analyze(trace: Trace, config: Config, device: Device) -> SaturationResult:
         tail_efficiency=float((_tail(waves[known]) * time[known]).sum() / timed) if timed else None,
         by_kernel=_by_kernel(trace, k.row[pick], time, occupancy, waves),
         compute_occupancy=_mean(occupancy[compute], time[compute]),
+        copies=moved,
         compute_part_filled=_mean((waves < 1)[filled].astype(np.float64), time[filled]),
     )
+
+
+def _copies(trace: Trace, config: Config, device: int) -> CopyTimes:
+    e = trace.events
+    rows = activity(trace, device, config).memory_rows
+    kinds = {
+        name: " ".join(filter(None, (direction(text), host_memory(text)))) or text
+        for name in np.unique(e.name[rows]).tolist()
+        for text in [trace.strings[name]]
+    }
+    return CopyTimes(e.ts[rows], tuple(kinds[n] for n in e.name[rows].tolist()), e.bytes[rows])
 
 
 def _mean(values: F64, time: I64) -> float | None:

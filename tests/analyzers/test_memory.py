@@ -205,3 +205,46 @@ def test_peak_and_survivors_agree_with_a_plain_simulation(moves: list[tuple[int,
     assert sorted(a.bytes for a in result.alive_at_peak) == sorted(at_peak.values())
     assert sorted(a.bytes for a in result.never_freed) == sorted(alive.values())
     assert result.unaccounted_bytes == 0
+
+
+@pytest.mark.parametrize("steps", [1, 3])
+def test_the_peak_is_to_the_byte_that_of_torchs_own_memory_timeline(
+    steps: int, tmp_path: Path, config: Config
+) -> None:
+    torch = pytest.importorskip("torch")
+    model = torch.nn.Sequential(torch.nn.Linear(64, 128), torch.nn.ReLU(), torch.nn.Linear(128, 10))
+    optimizer = torch.optim.Adam(model.parameters())
+    batch, labels = torch.randn(32, 64), torch.randint(0, 10, (32,))
+    with torch.profiler.profile(
+        activities=[torch.profiler.ProfilerActivity.CPU],
+        record_shapes=True, profile_memory=True, with_stack=True,
+    ) as profile:  # fmt: skip
+        for _ in range(steps):
+            optimizer.zero_grad()
+            torch.nn.functional.cross_entropy(model(batch), labels).backward()
+            optimizer.step()
+    profile.export_chrome_trace(str(tmp_path / "trace.json"))
+    timeline = profile._memory_profile().timeline
+    change = {"CREATE": 1, "DESTROY": -1}  # a new version of a tensor is the same memory
+    total = peak = 0
+    for _, action, _, size in timeline:
+        total += change.get(action.name, 0) * size
+        peak = max(peak, total)
+    result = analyze(read_trace(tmp_path / "trace.json"), config, "cpu")
+    assert result.peak_growth == peak
+    assert result.allocated_bytes[-1] == total
+
+
+def test_what_the_allocator_holds_is_beside_what_it_gave_out(
+    tmp_path: Path, config: Config
+) -> None:
+    t = KinetoTrace()
+    t.launch("k", 0, (5, 10))
+    t.memory(1, 100, 100, device_type=1, device=0)
+    t.memory(2, 50, 150, device_type=1, device=0, address=5)
+    for event, reserved in zip(t.events[-2:], (2 * MIB, 4 * MIB), strict=True):
+        event["args"]["Total Reserved"] = reserved
+    result, _ = analyzed(t, tmp_path, config, 0)
+    assert result.reserved_bytes == (2 * MIB, 4 * MIB)
+    assert result.reserved_peak == 4 * MIB
+    assert result.to_frame()["reserved_bytes"].tolist() == [2 * MIB, 4 * MIB]

@@ -105,3 +105,34 @@ def test_occupancy_of_real_traces_is_exact(
             assert ours is None
         else:
             assert ours == pytest.approx(right / 100, rel=1e-6)
+
+
+def test_communication_kernels_do_not_count_as_compute_that_is_not_filled(
+    tmp_path: Path, config: Config
+) -> None:
+    t = KinetoTrace()
+    few = {"est. achieved occupancy %": 2, "blocks per SM": 0.1}
+    kernel(t, "ncclDevKernel_AllReduce_Sum_f32", 0, 90, **few)
+    kernel(t, "gemm", 100, 10, **{"est. achieved occupancy %": 50, "blocks per SM": 4})
+    result = analyzed(t, tmp_path, config)
+    assert result.est_occupancy == pytest.approx((0.02 * 90 + 0.5 * 10) / 100)
+    assert result.part_filled == pytest.approx(0.9)
+    assert result.compute_occupancy == pytest.approx(0.5)
+    assert result.compute_part_filled == 0.0
+
+
+def test_bytes_of_copies_add_up_over_time_by_kind(tmp_path: Path, config: Config) -> None:
+    t = KinetoTrace()
+    pageable, pinned = "Memcpy HtoD (Pageable -> Device)", "Memcpy HtoD (Pinned -> Device)"
+    t.launch("gemm", 0, (0, 1))
+    for at, name, size in ((10, pageable, 100), (20, pinned, 7), (30, pageable, 50)):
+        t.launch(name, at, (at + 1, at + 3), cat="gpu_memcpy", bytes=size)
+    t.launch("Memset (Device)", 40, (41, 42), cat="gpu_memset", bytes=8)
+    t.launch(pinned, 50, (51, 52), cat="gpu_memcpy")  # its size is not recorded
+    frame = analyzed(t, tmp_path, config).copies_frame()
+    assert frame.to_numpy().tolist() == [
+        [11.0, "HtoD pageable", 100, 100],
+        [21.0, "HtoD pinned", 7, 7],
+        [31.0, "HtoD pageable", 50, 150],
+        [41.0, "set", 8, 8],
+    ]

@@ -18,6 +18,7 @@ from gpuperf_analyzers.trace.model import (
     Events,
     KernelArgs,
     MemoryEvents,
+    RangeCounters,
     SyncArgs,
 )
 from gpuperf_analyzers.trace.tables import Table
@@ -36,6 +37,7 @@ class Assembled:
     collective_args: tuple[CollectiveArgs, ...]
     memory: MemoryEvents
     counters: Counters
+    range_counters: RangeCounters
     unmatched: int
     """Begins without an end, and ends without a begin."""
 
@@ -65,6 +67,7 @@ def assemble(columns: EventColumns) -> Assembled:
         collective_args=_collectives(columns, inverse),
         memory=_memory(columns.memory, memory_ts, start),
         counters=_counters(columns, start),
+        range_counters=_range_counters(columns),
         unmatched=unmatched,
     )
 
@@ -166,6 +169,16 @@ def _counters(columns: EventColumns, start: int) -> Counters:
     }
     return Counters(
         **{n: _frozen(np.array(columns_of[n], dtype=d)) for n, d in tables.COUNTERS.items()}
+    )
+
+
+def _range_counters(columns: EventColumns) -> RangeCounters:
+    table = list(zip(*columns.range_rows, strict=True)) or [()] * len(tables.RANGES)
+    return RangeCounters(
+        **{
+            name: _frozen(np.array(values, dtype=dtype))
+            for (name, dtype), values in zip(tables.RANGES.items(), table, strict=True)
+        }
     )
 
 

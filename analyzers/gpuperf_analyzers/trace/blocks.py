@@ -91,6 +91,8 @@ class EventList:
         except DigitsNeeded:
             columns.exact = True
             columns.add(schema.exact_block_decoder.decode(block))
+        if columns.has_ranges:
+            columns.add_ranges(block)
         return True
 
     def _decode_events(self, text: bytes) -> bool:

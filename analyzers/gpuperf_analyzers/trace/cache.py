@@ -30,6 +30,7 @@ from gpuperf_analyzers.trace.model import (
     Finding,
     KernelArgs,
     MemoryEvents,
+    RangeCounters,
     SyncArgs,
     Trace,
 )
@@ -46,6 +47,7 @@ _GROUPS: dict[str, tuple[type, tables.Dtypes]] = {
     "sync_args": (SyncArgs, tables.SYNCS),
     "memory": (MemoryEvents, tables.MEMORY),
     "counters": (Counters, tables.COUNTERS),
+    "range_counters": (RangeCounters, tables.RANGES),
 }
 
 

@@ -15,7 +15,7 @@ from msgspec import Raw
 from gpuperf_analyzers.trace import schema, tables
 from gpuperf_analyzers.trace.arguments import ArgumentTables
 from gpuperf_analyzers.trace.interning import Categories, Strings, Tracks, track_part
-from gpuperf_analyzers.trace.model import I64, Bool, CollectiveArgs
+from gpuperf_analyzers.trace.model import I64, Bool, Category, CollectiveArgs
 from gpuperf_analyzers.trace.tables import Table
 from gpuperf_analyzers.trace.times import (
     EXACT_FLOAT_US,
@@ -59,6 +59,9 @@ class EventColumns:
         self.arguments = ArgumentTables(self.events, self.strings)
         self.memory = Table(tables.MEMORY)
         self.counter_rows: list[tuple[int, int, int, float]] = []
+        self.range_rows: list[tuple[int, int, int, float]] = []
+        self.has_ranges = False
+        self.ranges = 0
         self.collectives: list[CollectiveArgs] = []
         self.ends: list[tuple[int, int, int]] = []
         self.process_names: dict[int | str, str] = {}
@@ -151,6 +154,7 @@ class EventColumns:
             begun = [type(e) is schema.Begin for e in rows]
             dur[np.array(begun)] = OPEN
         cat = self.categories.codes([e.cat for e in rows])
+        self.has_ranges = self.has_ranges or bool(np.any(cat == Category.COUNTER_RANGE))
         self.events.grow(n)
         last = self.events.last
         last("ts", n)[:] = ts
@@ -228,6 +232,23 @@ class EventColumns:
                         self.counter_rows.append(
                             (int(ts[i]), int(names[i]), int(ids[0]), float(number))
                         )
+
+    def add_ranges(self, block: bytes) -> None:
+        """The counters of the ranges in a block whose events have been added."""
+        for event in schema.range_decoder.decode(block):
+            code = self.categories.codes([event.cat])[0]
+            if code != Category.COUNTER_RANGE or not isinstance(event.args, dict):
+                continue
+            name = int(self.strings.names([event.name])[0])
+            keys = self.strings.texts(list(event.args))
+            numbers = floats(list(event.args.values()))
+            self.range_rows += [
+                (self.ranges, name, key, number)
+                for key, number in zip(keys.tolist(), numbers.tolist(), strict=True)
+                if np.isfinite(number)
+            ]
+            self.ranges += 1
+        self.has_ranges = False
 
     def _add_meta(self, metas: list[Any]) -> None:
         for e in metas:

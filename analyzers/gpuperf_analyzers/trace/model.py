@@ -201,6 +201,19 @@ class Counters:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class RangeCounters:
+    """CUPTI counters of ``cuda_profiler_range`` events: one row a range and counter, in file order.
+
+    ``range`` numbers the ranges; ``name`` (the kernel) and ``key`` index ``Trace.strings``.
+    """
+
+    range: I64
+    name: I32
+    key: I32
+    value: npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class Trace:
     """One file's events as columns, with what the file says about itself.
 
@@ -221,6 +234,7 @@ class Trace:
     collective_args: Sequence[CollectiveArgs]
     memory: MemoryEvents
     counters: Counters
+    range_counters: RangeCounters
     phases: Mapping[str, int]
     metadata: Mapping[str, Any]
     process_names: Mapping[int | str, str]

@@ -20,7 +20,7 @@ from gpuperf_analyzers.trace.model import Finding, Trace, TraceError
 from gpuperf_analyzers.trace.text import Text
 from gpuperf_analyzers.trace.values import whole
 
-READER_VERSION = 2
+READER_VERSION = 3
 """Goes up when the same file gives other columns: it is part of the cache's key."""
 
 
@@ -109,6 +109,7 @@ def _trace(
         collective_args=assembled.collective_args,
         memory=assembled.memory,
         counters=assembled.counters,
+        range_counters=assembled.range_counters,
         phases=dict(columns.phases),
         metadata=metadata,
         process_names=columns.process_names,

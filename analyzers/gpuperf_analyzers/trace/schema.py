@@ -65,6 +65,18 @@ class Args(Struct, frozen=True, gc=False):
 NO_ARGS = Args()
 
 
+class CounterRange(Struct, gc=False):
+    """Any event, as far as a ``cuda_profiler_range`` needs: its counters have names of their own.
+
+    A block that holds such ranges is decoded once more, for them alone.
+    """
+
+    ph: Any = None
+    name: Any = None
+    cat: Any = None
+    args: Any = None
+
+
 class MemoryArgs(Struct, gc=False):
     """Arguments of a ``[memory]`` instant."""
 
@@ -181,6 +193,9 @@ _EXACT_EVENT: Any = _event_type(Raw)
 
 block_decoder: msgspec.json.Decoder[list[Any]] = msgspec.json.Decoder(list[_EVENT])
 """A JSON list of events; times as numbers."""
+
+range_decoder: msgspec.json.Decoder[list[CounterRange]] = msgspec.json.Decoder(list[CounterRange])
+"""A JSON list of events, for the counters of ranges."""
 
 exact_block_decoder: msgspec.json.Decoder[list[Any]] = msgspec.json.Decoder(list[_EXACT_EVENT])
 """A JSON list of events; times as raw digits."""

@@ -52,6 +52,9 @@ MEMORY: Dtypes = {
     "device_type": np.int32,
     "device": np.int32,
 }
+RANGES: Dtypes = {
+    "range": np.int64, "name": np.int32, "key": np.int32, "value": np.float64,
+}  # fmt: skip
 COUNTERS: Dtypes = {"ts": np.int64, "name": np.int32, "key": np.int32, "value": np.float64}
 
 _FEWEST = 32_768

@@ -8,6 +8,7 @@ from gpuperf_analyzers.set_analysis import slowest_rank
 from pytest_gpuperf.cli.console import make_console, words
 from pytest_gpuperf.cli.views.buckets import print_buckets
 from pytest_gpuperf.cli.views.collectives import print_collectives
+from pytest_gpuperf.cli.views.counters import print_counters
 from pytest_gpuperf.cli.views.critical_path import print_critical_path
 from pytest_gpuperf.cli.views.exchanges import print_exchanges
 from pytest_gpuperf.cli.views.header import grouped, print_findings, print_header
@@ -78,6 +79,7 @@ def print_rank(console: Console, rank: Analysis, *, top: int, step: str | None) 
     """Every part of one trace."""
     print_header(console, rank)
     console.print()
+    print_counters(console, rank, top)
     for device in rank.devices:
         print_timeline(console, device, step)
         print_gaps(console, device, top)
