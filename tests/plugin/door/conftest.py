@@ -50,9 +50,6 @@ def torch_loaded() -> Iterator[None]:
         torch.ones(1)
     for question in (*QUESTIONS, "set_analysis"):
         import_module(f"gpuperf_analyzers.{question}")
-    # A recording collects garbage between its rounds: all of torch need not be looked through.
-    gc.collect()
-    gc.freeze()
     yield
     gc.unfreeze()
     torch.set_num_threads(threads)
@@ -66,6 +63,8 @@ def project(
     cache_home: Path,
 ) -> Project:
     """``project(source, *options)`` runs pytest on one test module, in this process."""
+    # A recording collects garbage between its rounds: all of torch need not be looked through.
+    gc.freeze()
     monkeypatch.setenv("XDG_CACHE_HOME", str(cache_home))
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
     monkeypatch.setenv("COLUMNS", "200")
