@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from gpuperf_analyzers.live_block import LiveBlock
 
 _FROM_SAMPLES = frozenset({"step_time", "step_time_p99", "throughput", "tflops", "mfu", "hfu"})
-_FEWEST_STEPS = 6
-"""Steps that give an interval: with fewer a value is taken exactly, and nothing is ambiguous."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,9 +93,14 @@ def samples_decide(limits: Iterable[Limit], peaks: Iterable[Peak]) -> SamplesDec
 
 
 def trace_decides(limits: Iterable[Limit], steps: int) -> TraceDecides | None:
-    """What to ask of a trace for `limits`; None where no verdict on it can be ambiguous."""
+    """What to ask of a trace for `limits`; None where no verdict on it can be ambiguous.
+
+    With too few steps for an interval a value is taken exactly.
+    """
+    from gpuperf_analyzers.own_trace import FEWEST_STEPS_FOR_AN_INTERVAL
+
     of_trace = tuple(m for m in limits if m.metric not in _FROM_SAMPLES and _bounds(m))
-    return TraceDecides(of_trace) if of_trace and steps >= _FEWEST_STEPS else None
+    return TraceDecides(of_trace) if of_trace and steps >= FEWEST_STEPS_FOR_AN_INTERVAL else None
 
 
 def _bounds(limit: Limit) -> bool:

@@ -227,7 +227,9 @@ class Gpuperf:
             raise pytest.UsageError(str(error)) from None
 
     def region(self, name: str, **limits: object) -> Region:
-        """A part of the workload, timed on its own, with limits such as ``max_step_time="2ms"``.
+        """A part of the workload, with limits on its time and on what the trace shows of it.
+
+        ``max_step_time="2ms"``, ``max_kernel_launches=40``, ``min_overlap=0.5`` and the like.
 
         Raises
         ------
