@@ -6,8 +6,8 @@ objects rather than closures, since they travel to the ranks of a DDP measuremen
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -66,16 +66,30 @@ class SamplesDecide:
 
 @dataclass(frozen=True, slots=True)
 class TraceDecides:
-    """Says of a trace whether no limit on what it shows is ambiguous."""
+    """Says of a trace whether no limit on what it shows is ambiguous.
+
+    Attributes
+    ----------
+    limits
+        Those on the trace's events.
+    regions
+        Limits by region; filled while the workload runs, and read after it has.
+    """
 
     limits: tuple[Limit, ...]
+    regions: Mapping[str, tuple[Limit, ...]] = field(default_factory=dict)
 
     def __call__(self, path: Path, config: Config | None) -> bool:
         """Whether more steps would change no verdict from AMBIGUOUS to another."""
+        if not self.limits and not self.regions:
+            return True
         from gpuperf_analyzers.analysis import analyze
+        from gpuperf_analyzers.registry import load_config
         from gpuperf_analyzers.trace import read_trace
+        from pytest_gpuperf.session.region_values import region_values
 
-        found = analyze(read_trace(path), config)
+        config, trace = config or load_config(), read_trace(path)
+        found = analyze(trace, config)
         judged = judge(
             found.values,
             self.limits,
@@ -83,6 +97,14 @@ class TraceDecides:
             device_type=found.device_type,
             invalid=found.invalid,
         )
+        for region, limits in self.regions.items():
+            judged += judge(
+                region_values(region, limits, blocks=(), traces=(trace,), config=config),
+                limits,
+                device_name=found.device_name,
+                device_type=found.device_type,
+                invalid=found.invalid,
+            )
         return not any(j.verdict is Verdict.AMBIGUOUS for j in judged)
 
 
@@ -92,15 +114,19 @@ def samples_decide(limits: Iterable[Limit], peaks: Iterable[Peak]) -> SamplesDec
     return SamplesDecide(of_samples, tuple(peaks)) if of_samples else None
 
 
-def trace_decides(limits: Iterable[Limit], steps: int) -> TraceDecides | None:
+def trace_decides(
+    limits: Iterable[Limit], steps: int, regions: Mapping[str, tuple[Limit, ...]] | None = None
+) -> TraceDecides | None:
     """What to ask of a trace for `limits`; None where no verdict on it can be ambiguous.
 
-    With too few steps for an interval a value is taken exactly.
+    With too few steps for an interval a value is taken exactly. `regions` may be filled later.
     """
     from gpuperf_analyzers.own_trace import FEWEST_STEPS_FOR_AN_INTERVAL
 
     of_trace = tuple(m for m in limits if m.metric not in _FROM_SAMPLES and _bounds(m))
-    return TraceDecides(of_trace) if of_trace and steps >= FEWEST_STEPS_FOR_AN_INTERVAL else None
+    if steps < FEWEST_STEPS_FOR_AN_INTERVAL or (not of_trace and regions is None):
+        return None
+    return TraceDecides(of_trace, {} if regions is None else regions)
 
 
 def _bounds(limit: Limit) -> bool:

@@ -106,7 +106,9 @@ def measure(
             setup=setup,
             teardown=teardown,
             decided=samples_decide(request.declaration.limits, request.config.peaks),
-            enough=trace_decides(request.declaration.limits, request.declaration.steps),
+            enough=trace_decides(
+                request.declaration.limits, request.declaration.steps, request.region_limits
+            ),
             config=request.config,
         )
         # Analyzing takes the CPU, so it is part of what others must wait for.

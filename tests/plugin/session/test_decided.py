@@ -129,6 +129,26 @@ def test_a_trace_decides_once_the_interval_of_its_steps_is_on_one_side(tmp_path:
         assert ask(path, None) is decided, bound
 
 
+def test_a_region_is_decided_by_its_spans_in_the_trace(tmp_path: Path) -> None:
+    # As above, all of it inside a region; the workload declares its limits while it runs.
+    t = KinetoTrace(gpuperf={"schema": 1, "device": "NVIDIA H100", "device_type": "cuda"})
+    for i, part in enumerate([9, 11, 10, 9.5, 10.5, 10]):
+        at = 100.0 * i
+        with t.step(i + 1, at=at, dur=95):
+            t.event("gpuperf.region:reduce", "user_annotation", at + 1, 10)
+            t.launch("gemm", at=at + 2, runs=(at + 10, at + 60))
+            comm = (at + 60 - part, at + 80 - part)
+            t.launch("ncclDevKernel_AllReduce", at=at + 4, runs=comm, stream=9)
+    path = t.write(tmp_path / "trace.json")
+    regions: dict[str, tuple[object, ...]] = {}
+    ask = trace_decides((), 6, regions)
+    assert ask is not None
+    assert ask(path, None)
+    for bound, decided in {0.3: True, 0.5: False, 0.7: True}.items():
+        regions["reduce"] = parse("min_overlap", bound)
+        assert ask(path, None) is decided, bound
+
+
 def test_a_trace_without_intervals_or_limits_on_it_is_not_asked() -> None:
     assert trace_decides(parse("min_overlap", 0.5), 5) is None
     assert trace_decides(parse("max_step_time", "1ms"), 12) is None
