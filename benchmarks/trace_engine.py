@@ -183,8 +183,8 @@ def _table_of(size: str, rows: Mapping[str, Result], text_mb: float) -> list[str
         ours, theirs = rows["ours beside HTA"], rows["HTA"]
         wall = (theirs["load"] + theirs["analyses"]) / (ours["load"] + ours["analyses"])
         lines.append(
-            f"HTA takes {wall:.1f} times as long, {theirs['cpu'] / ours['cpu']:.1f} times the CPU and "
-            f"{theirs['peak_mb'] / ours['peak_mb']:.1f} times the memory."
+            f"HTA takes {wall:.1f} times as long, {theirs['cpu'] / ours['cpu']:.1f} times the CPU "
+            f"and {theirs['peak_mb'] / ours['peak_mb']:.1f} times the memory."
         )
     if "orjson.loads" in rows:
         lines.append(
