@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from time import perf_counter
 from typing import TYPE_CHECKING
@@ -12,10 +13,12 @@ from pytest_gpuperf.recording.errors import import_torch
 from pytest_gpuperf.recording.telemetry.identity import device_uuids
 from pytest_gpuperf.recording.telemetry.sampler import TelemetrySampler
 from pytest_gpuperf.recording.telemetry.summary import Telemetry, joined, telemetry_of
+from pytest_gpuperf.recording.telemetry.tracks import track_events
 
 if TYPE_CHECKING:
     import torch
 
+    from pytest_gpuperf.recording.profiled import Counters
     from pytest_gpuperf.recording.sampling import Samples, Workload
     from pytest_gpuperf.recording.timers import Timer
 
@@ -99,3 +102,15 @@ def looped(
         calls += size
         if not coordinator.agree(perf_counter() - begin < seconds):
             return calls
+
+
+@contextmanager
+def counters_of(device: torch.device) -> Iterator[Counters | None]:
+    """What makes the counter tracks of the trace that is recorded in the block; None on a CPU."""
+    if device.type != "cuda":
+        yield None
+        return
+    with TelemetrySampler(device_uuids(device)) as sampler:
+        # The profiler shows a device's streams under a process of the device's index.
+        process = device.index or 0
+        yield lambda since, base: track_events(sampler.watched, base, process, since_ns=since)

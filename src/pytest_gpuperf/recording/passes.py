@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from gpuperf_analyzers.live_block import LiveBlock
 from pytest_gpuperf.recording.coordination import Coordinator
+from pytest_gpuperf.recording.gpu_watch import counters_of
 from pytest_gpuperf.recording.host_environment import environment
 from pytest_gpuperf.recording.memory import alive_bytes
 from pytest_gpuperf.recording.options import Options
@@ -64,7 +65,7 @@ class Passes:
             )
             return json.dumps(complete[0].to_json())
 
-        with garbage_collection_off():
+        with garbage_collection_off(), counters_of(self.device) as counters:
             profile_steps(
                 self.workload,
                 device=self.device,
@@ -72,5 +73,6 @@ class Passes:
                 metadata=metadata,
                 path=self.path,
                 barrier=self.coordinator.barrier,
+                counters=counters,
             )
         return complete[0]

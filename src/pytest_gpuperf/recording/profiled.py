@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import gzip
 import os
-import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
-from time import sleep
-from typing import TYPE_CHECKING, Any
+from time import sleep, time_ns
+from typing import TYPE_CHECKING, Any, BinaryIO, cast
 
+from pytest_gpuperf.recording.counter_tracks import MakeEvents, copy_with_events
 from pytest_gpuperf.recording.errors import RecordingError, import_torch
 from pytest_gpuperf.recording.profiler_conflicts import further_profilers_refused
 
@@ -18,6 +19,9 @@ if TYPE_CHECKING:
     import torch
 
     from pytest_gpuperf.recording.sampling import Workload
+
+Counters = Callable[[int, int], Sequence[Mapping[str, Any]]]
+"""Makes counter events from when recording began (ns) on, given the trace's base time."""
 
 STEP_NAME = "ProfilerStep"
 METADATA_KEY = "gpuperf"
@@ -32,6 +36,7 @@ def profile_steps(
     metadata: Callable[[], str],
     path: Path,
     barrier: Callable[[], None],
+    counters: Counters | None = None,
 ) -> None:
     """Run one unrecorded and `steps` recorded steps, and write the trace to `path`.
 
@@ -46,17 +51,21 @@ def profile_steps(
         ``.json`` or ``.json.gz``; it appears whole or not at all.
     barrier
         Called before recording begins, so that the ranks' traces begin together.
+    counters
+        Makes counter events to go along.
     """
     torch = import_torch()
     activities = [torch.profiler.ProfilerActivity.CPU]
     if device.type == "cuda":
         activities.append(torch.profiler.ProfilerActivity.CUDA)
     complete = False
+    begin_ns = 0
 
     def export(profiler: Any) -> None:
         # Also called when the workload raised halfway: then there is nothing worth keeping.
         if complete:
-            with _written_whole(path) as temporary:
+            events = None if counters is None else partial(counters, begin_ns)
+            with _written_whole(path, events) as temporary:
                 profiler.export_chrome_trace(str(temporary))
 
     schedule = torch.profiler.schedule(wait=0, warmup=1, active=steps, repeat=1)
@@ -77,6 +86,7 @@ def profile_steps(
         _synchronize(torch, device)
         profiler.preset_metadata_json(METADATA_KEY, metadata())
         barrier()
+        begin_ns = time_ns()
         profiler.step()
         for number in range(1, steps + 1):
             _annotated_step(torch, workload, number)
@@ -129,16 +139,23 @@ def _let_collectives_close(torch: Any) -> None:
 
 
 @contextmanager
-def _written_whole(path: Path) -> Iterator[Path]:
-    """A temporary file that is compressed (for ``.gz``) and renamed to `path` after the block."""
+def _written_whole(path: Path, events: MakeEvents | None) -> Iterator[Path]:
+    """A temporary file that is compressed (for ``.gz``) and renamed to `path` after the block.
+
+    `events` makes counter events to be written along.
+    """
     path.parent.mkdir(parents=True, exist_ok=True)
     plain = path.with_name(f".{path.name}.{os.getpid()}.tmp.json")
     packed = plain.with_suffix(".gz")
     try:
         yield plain
         if path.suffix == ".gz":
-            with plain.open("rb") as source, gzip.open(packed, "wb", compresslevel=4) as target:
-                shutil.copyfileobj(source, target, 1 << 20)
+            with gzip.open(packed, "wb", compresslevel=4) as target:
+                copy_with_events(plain, cast("BinaryIO", target), events)
+            packed.replace(path)
+        elif events is not None:
+            with packed.open("wb") as copied:
+                copy_with_events(plain, copied, events)
             packed.replace(path)
         else:
             plain.replace(path)

@@ -53,6 +53,8 @@ class Watched:
     ----------
     series
         Readings by counter; GPM metrics stand at the end of the interval they are of.
+    opening
+        What the counters that tell of a moment said right before the window.
     whole
         GPM metrics over the whole window.
     constants
@@ -71,6 +73,7 @@ class Watched:
 
     asked_s: float
     series: dict[str, Series] = field(default_factory=dict)
+    opening: dict[str, float] = field(default_factory=dict)
     whole: dict[str, float] = field(default_factory=dict)
     constants: dict[str, float] = field(default_factory=dict)
     counts: dict[str, int] = field(default_factory=dict)
@@ -201,9 +204,10 @@ class _Loop:
         self._constants()
         self._read(self._readings.slow)
         self._read(self._readings.fast)
-        totals = {n: s for n, s in self._watched.series.items() if n.endswith("_total")}
+        read = dict(self._watched.series)
+        self._watched.opening = {name: series.values[-1] for name, series in read.items()}
         self._watched.series.clear()
-        self._watched.series.update(totals)
+        self._watched.series |= {n: s for n, s in read.items() if n.endswith("_total")}
         if self._gpm is not None:
             self._gpm.begin()
 

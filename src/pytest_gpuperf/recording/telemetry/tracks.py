@@ -13,6 +13,7 @@ from typing import Any
 from pytest_gpuperf.recording.clock_reasons import is_throttled, reason_names
 from pytest_gpuperf.recording.telemetry.sampler import Watched
 
+CATEGORY = "gpuperf"
 _UNITS = {
     "sm_clock": ("MHz", 1.0), "memory_clock": ("MHz", 1.0), "power": ("W", 1.0),
     "temperature": ("°C", 1.0), "gpu_util": ("%", 100.0), "memory_used": ("bytes", 1.0),
@@ -30,7 +31,9 @@ _OF_AN_INTERVAL = frozenset(
 """Metrics of the time since the reading before, which a track shows from there on."""
 
 
-def track_events(watched: Watched, base_ns: int, process: int) -> list[dict[str, Any]]:
+def track_events(
+    watched: Watched, base_ns: int, process: int, *, since_ns: int = 0
+) -> list[dict[str, Any]]:
     """The counter events of one window.
 
     Parameters
@@ -41,32 +44,56 @@ def track_events(watched: Watched, base_ns: int, process: int) -> list[dict[str,
         The trace's ``baseTimeNanoseconds``, 0 where its times are absolute.
     process
         ``pid`` of the events: the device's index, as the profiler has it.
+    since_ns
+        When the trace begins: the last value before holds there.
     """
     events: list[dict[str, Any]] = []
 
-    def add(name: str, at_ns: int, args: dict[str, float]) -> None:
-        at_us = (at_ns - base_ns) / 1e3
-        events.append(
-            {"ph": "C", "cat": "gpuperf", "name": name, "pid": process, "ts": at_us, "args": args}
-        )
+    def add(name: str, values: Iterable[tuple[int, dict[str, float]]]) -> None:
+        for at_ns, args in _from(since_ns, values):
+            at_us = (at_ns - base_ns) / 1e3
+            events.append(
+                {"ph": "C", "cat": CATEGORY, "name": name, "pid": process, "ts": at_us,
+                 "args": args}
+            )  # fmt: skip
 
     for name, (unit, factor) in _UNITS.items():
-        for at_ns, value in _shown(name, watched):
-            add(name, at_ns, {unit: value * factor})
-    masks = [(at, int(mask)) for at, mask in watched.series.get("reasons", ())]
+        add(name, [(at, {unit: value * factor}) for at, value in _shown(name, watched)])
+    masks = [(at, int(mask)) for at, mask in _shown("reasons", watched)]
+    add("throttled", [(at, {"throttled": float(is_throttled(mask))}) for at, mask in masks])
     names = tuple(dict.fromkeys(name for _, mask in masks for name in reason_names(mask)))
-    for at_ns, mask in masks:
-        add("throttled", at_ns, {"throttled": float(is_throttled(mask))})
-        if names:
-            held = reason_names(mask)
-            add("clock_reasons", at_ns, {name: float(name in held) for name in names})
+    if names:
+        add("clock_reasons", [(at, _held(mask, names)) for at, mask in masks])
     return sorted(events, key=lambda event: float(event["ts"]))
+
+
+def _held(mask: int, names: tuple[str, ...]) -> dict[str, float]:
+    held = reason_names(mask)
+    return {name: float(name in held) for name in names}
+
+
+def _from(
+    since_ns: int, values: Iterable[tuple[int, dict[str, float]]]
+) -> Iterator[tuple[int, dict[str, float]]]:
+    """Those at `since_ns` or later, and the last one before as of then."""
+    before: dict[str, float] | None = None
+    for at_ns, args in values:
+        if at_ns < since_ns:
+            before = args
+            continue
+        if before is not None:
+            yield since_ns, before
+            before = None
+        yield at_ns, args
+    if before is not None:
+        yield since_ns, before
 
 
 def _shown(name: str, watched: Watched) -> Iterator[tuple[int, float]]:
     """When each value of the counter `name` begins to hold."""
-    series: Iterable[tuple[int, float]] = watched.series.get(name, ())
     begin_ns = watched.begin_ns
-    for at_ns, value in series:
+    if begin_ns and name in watched.opening:
+        yield begin_ns, watched.opening[name]
+    for at_ns, value in watched.series.get(name, ()):
         yield (begin_ns if name in _OF_AN_INTERVAL else at_ns), value
         begin_ns = at_ns
