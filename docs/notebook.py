@@ -32,13 +32,30 @@ def show(title: str, frame: pd.DataFrame) -> None:
 
 
 # %% [markdown]
+# ## From the folder to the reason of the slowest step
+#
+# The paragraph that `gpuperf analyze` opens with, then the slowest step of all ranks and the part
+# of it that took longer than in the median step.
+
+# %%
+found = analyze_set(read_traces(FOLDER))
+print(found.summary.text, end="\n\n")
+steps = pd.concat(
+    device.results["outliers"].to_frame().assign(rank=rank.label)
+    for rank in found.ranks
+    for device in rank.devices
+).set_index(["rank", "step"])
+longer = (steps - steps.median()).drop(columns="slow").loc[steps["time_us"].idxmax()]
+part = longer.drop("time_us").idxmax()
+print(f"slowest: {longer.name}, {longer['time_us']:,.0f} µs over the median: {part}", end="\n\n")
+
+# %% [markdown]
 # ## All ranks
 #
 # What could not be read is in `failed`, what is not to be trusted in `findings`; a metric that a
 # finding makes invalid has its reason in `invalid`.
 
 # %%
-found = analyze_set(read_traces(FOLDER))
 show("metrics", found.to_frame().drop(columns="path").set_index("rank").T)
 for finding in found.findings:
     print(f"! {finding.at} {finding.message} ({finding.code})")

@@ -122,6 +122,11 @@ def gpuperf_peaks() -> Iterable[Peak]:  # type: ignore[empty-body]
 
 
 @hookspec
+def gpuperf_thresholds() -> Mapping[str, float]:  # type: ignore[empty-body]
+    """Thresholds of the summary, by name, that differ from the built-in ones; a later one wins."""
+
+
+@hookspec
 def gpuperf_analyzers() -> Sequence[Analyzer]:  # type: ignore[empty-body]
     """Questions of this plugin's own."""
 

@@ -6,7 +6,8 @@ so that metrics can be had at collection without numpy.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import fields
 from pathlib import Path
 from types import ModuleType
 
@@ -16,6 +17,7 @@ from gpuperf_analyzers import hookspecs
 from gpuperf_analyzers.config import Config, PluginModule
 from gpuperf_analyzers.hookspecs import PROJECT, CommClassifier, FlopFormula, Peak, hookimpl
 from gpuperf_analyzers.metrics import BUILTIN, Metric
+from gpuperf_analyzers.thresholds import Thresholds
 
 
 class _BuiltIn:
@@ -83,8 +85,24 @@ def load_config(manager: pluggy.PluginManager | None = None) -> Config:
         peaks=tuple(p for group in hook.gpuperf_peaks() for p in group),
         analyzers=tuple(a for group in hook.gpuperf_analyzers() for a in group),
         reports=tuple(r for group in hook.gpuperf_reports() for r in group),
+        thresholds=_thresholds(hook.gpuperf_thresholds()),
         modules=tuple(_modules(manager)),
     )
+
+
+def _thresholds(changes: Sequence[Mapping[str, float]]) -> Thresholds:
+    """The built-in thresholds with each plugin's `changes`, the last registered one first.
+
+    Raises
+    ------
+    ValueError
+        A threshold that there is not, or one that is not a number from 0 on.
+    """
+    merged = {name: value for group in reversed(changes) for name, value in group.items()}
+    unknown = sorted(merged.keys() - {f.name for f in fields(Thresholds)})
+    if unknown:
+        raise ValueError(f"gpuperf: there is no threshold {', '.join(unknown)}: see summary.md")
+    return Thresholds(**merged)
 
 
 def _modules(manager: pluggy.PluginManager) -> Iterator[PluginModule]:

@@ -78,3 +78,20 @@ def test_it_runs_over_real_sets_of_ranks(folder: str, shared_traces: Path, tmp_p
     printed = run(shared_traces / folder, tmp_path / "ranks.png", tmp_path=tmp_path)
     assert "collectives over all ranks" in printed
     assert len(rows_under("ms by rank", printed)) == {"param": 8, "local": 4}[folder[:5]] + 2
+
+
+def test_it_names_the_slowest_step_and_its_reason(tmp_path: Path) -> None:
+    folder = tmp_path / "slow"
+    folder.mkdir()
+    for rank in range(3):
+        t = KinetoTrace(rank=rank, world_size=3)
+        at = 0
+        for number in range(4):
+            length = 900 if (rank, number) == (1, 2) else 300
+            with t.step(number, at=at, dur=length):
+                t.launch("gemm", at=at, runs=(at, at + length), call_dur=1)
+            at += length
+        t.write(folder / f"rank{rank}.json")
+    printed = run(folder, hide="matplotlib", tmp_path=tmp_path)
+    assert printed.startswith("Rank 1 is slower: its step takes 600 µs (200%) longer")
+    assert "slowest: ('rank 1', 'ProfilerStep#2'), 600 µs over the median: compute" in printed

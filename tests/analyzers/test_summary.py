@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from gpuperf_analyzers.analysis import Analysis, analyze
-from gpuperf_analyzers.registry import load_config
+from gpuperf_analyzers.hookspecs import hookimpl
+from gpuperf_analyzers.registry import load_config, plugin_manager
 from gpuperf_analyzers.summary import Summary
 from gpuperf_analyzers.thresholds import Thresholds, threshold_rows, thresholds_markdown
 from gpuperf_analyzers.trace.reader import read_trace
@@ -313,3 +314,24 @@ def test_every_code_of_a_sentence_is_in_the_documentation() -> None:
     text = page.read_text()
     for _, cause, _ in BUILT.values():
         assert f"`{cause}`" in text or cause == "no-clear-cause"
+
+
+class _Changed:
+    """A plugin with thresholds of its own."""
+
+    def __init__(self, **changes: float) -> None:
+        self.changes = changes
+
+    @hookimpl
+    def gpuperf_thresholds(self) -> dict[str, float]:
+        return self.changes
+
+
+def test_a_plugin_changes_thresholds_and_the_later_one_wins() -> None:
+    manager = plugin_manager(_Changed(host_wait=0.3, straggler=0.2), _Changed(host_wait=0.4))
+    assert load_config(manager).thresholds == Thresholds(host_wait=0.4, straggler=0.2)
+
+
+def test_a_threshold_that_there_is_not_is_an_error_that_names_it() -> None:
+    with pytest.raises(ValueError, match="no threshold host_weight"):
+        load_config(plugin_manager(_Changed(host_weight=0.3)))
