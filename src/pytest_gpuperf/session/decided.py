@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gpuperf_analyzers.limits import Limit, Verdict, judge
+from gpuperf_analyzers.metrics import TELEMETRY
 
 if TYPE_CHECKING:
     from gpuperf_analyzers.config import Config
@@ -123,7 +124,8 @@ def trace_decides(
     """
     from gpuperf_analyzers.own_trace import FEWEST_STEPS_FOR_AN_INTERVAL
 
-    of_trace = tuple(m for m in limits if m.metric not in _FROM_SAMPLES and _bounds(m))
+    elsewhere = _FROM_SAMPLES | TELEMETRY
+    of_trace = tuple(m for m in limits if m.metric not in elsewhere and _bounds(m))
     if steps < FEWEST_STEPS_FOR_AN_INTERVAL or (not of_trace and regions is None):
         return None
     return TraceDecides(of_trace, {} if regions is None else regions)

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from gpuperf_analyzers.metrics import TELEMETRY
 from pytest_gpuperf.session.ddp_joined import torchrun_place
 from pytest_gpuperf.session.decided import samples_decide, trace_decides
 from pytest_gpuperf.session.device_lock import device_lock
@@ -22,6 +23,9 @@ if TYPE_CHECKING:
     from pytest_gpuperf.session.measurement import Measurement
 
 T = TypeVar("T")
+
+_COUNTERS_S = 1.5
+"""How long the workload is looped for limits on counters: drivers average over up to a second."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +61,7 @@ def recording_options(declaration: Declaration) -> Options:
     from pytest_gpuperf.recording import Options
 
     d = declaration
+    counted = any(limit.metric in TELEMETRY for limit in d.limits)
     return Options(
         warmup_s=d.warmup_s,
         max_time_s=d.max_time_s,
@@ -67,6 +72,7 @@ def recording_options(declaration: Declaration) -> Options:
         bytes=d.bytes,
         items=d.items,
         items_unit=d.items_unit,
+        counters_s=_COUNTERS_S if counted else 0.0,
     )
 
 

@@ -152,3 +152,5 @@ def test_a_region_is_decided_by_its_spans_in_the_trace(tmp_path: Path) -> None:
 def test_a_trace_without_intervals_or_limits_on_it_is_not_asked() -> None:
     assert trace_decides(parse("min_overlap", 0.5), 5) is None
     assert trace_decides(parse("max_step_time", "1ms"), 12) is None
+    # Steps of the trace say nothing of what NVML counts.
+    assert trace_decides(parse("max_energy_per_step", "3J"), 12) is None
