@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from functools import partial
 from math import inf
 from pathlib import Path
 from time import perf_counter, sleep
-from typing import Any
+from typing import Any, Literal
 
 from pytest_gpuperf.recording.errors import RecordingError, import_torch
 from pytest_gpuperf.recording.host_environment import cpu_model
@@ -26,6 +27,10 @@ _PATIENCE = 4
 _SIZES = (256, 384, 512, 768, 1024, 1536, 2048, 3072, 4096)
 _LONG_ENOUGH_S = 1e-3
 """A matmul shorter than this measures how fast threads start as well as how fast they multiply."""
+_STEADY_S = 10e-3
+"""A matmul of this length left in peace tells that the machine was not shared."""
+_TRIES = " tries"
+_MOST_TRIES = 5
 _REST_S = 2e-3
 _NOISE = 0.05
 _TRY_AGAIN_S = 30.0
@@ -33,11 +38,12 @@ _LOCK_TIMEOUT_S = 60.0
 _TORCH_NAMES = {"fp64": "float64", "fp32": "float32", "bf16": "bfloat16", "fp16": "float16"}
 MEASURED_DTYPES = frozenset(_TORCH_NAMES)
 """Dtypes that :func:`measured_cpu_peak` takes."""
+Search = Literal["better", "missing", "never"]
 _in_process: dict[tuple[str, str], float] = {}
 _too_busy_at: dict[tuple[str, str], float] = {}
 
 
-def measured_cpu_peak(dtype: str, *, search: bool = True) -> float:
+def measured_cpu_peak(dtype: str, *, search: Search = "better") -> float:
     """The highest TFLOPS that a square matmul of `dtype` reached on this machine.
 
     FLOP are 2·N³; the best repetition of the best N counts. A few seconds the first time,
@@ -49,7 +55,8 @@ def measured_cpu_peak(dtype: str, *, search: bool = True) -> float:
     dtype
         ``fp64``, ``fp32``, ``bf16`` or ``fp16``.
     search
-        Whether it may be measured where it is not known yet.
+        When it is to be measured: ``missing`` where it is not known yet, ``better`` also where a
+        busy machine gave what is known, ``never``.
 
     Raises
     ------
@@ -69,9 +76,8 @@ def measured_cpu_peak(dtype: str, *, search: bool = True) -> float:
     # Each search takes seconds: a machine that was too busy is not asked again at once.
     if perf_counter() - _too_busy_at.get(key, -_TRY_AGAIN_S) >= _TRY_AGAIN_S:
         path = cache_directory() / _FILE
-        if not search:
-            found = _read(path).get(machine, {}).get(dtype)
-        else:
+        found = None if search == "better" else _read(path).get(machine, {}).get(dtype)
+        if found is None and search != "never":
             found = _cached(path, machine, dtype)
             if found is None:
                 _too_busy_at[key] = perf_counter()
@@ -99,11 +105,23 @@ def cache_directory() -> Path:
     return user_cache_path("gpuperf")
 
 
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What one search gave: `steady` where the machine was quiet enough for long matmuls too."""
+
+    tflops: float
+    steady: bool
+
+
 def _cached(path: Path, machine: str, dtype: str) -> float | None:
-    """The peak from the file, measured and added to it where it is not there."""
+    """The peak from the file, measured and added to it where it is not there.
+
+    What an unsteady machine gave may be some percent low: the next processes search again, up to
+    a number of times, and the best of all stays.
+    """
     from filelock import FileLock, Timeout
 
-    known = _read(path).get(machine, {}).get(dtype)
+    known = _settled(_read(path).get(machine, {}), dtype)
     if known is not None:
         return known
     try:
@@ -111,15 +129,33 @@ def _cached(path: Path, machine: str, dtype: str) -> float | None:
         # Held while measuring: two searches at once would halve each other's result.
         with FileLock(f"{path}.lock", timeout=_LOCK_TIMEOUT_S):
             peaks = _read(path)
-            known = peaks.get(machine, {}).get(dtype)
-            if known is None:
-                known = _search(dtype)
-                if known is not None:
-                    peaks.setdefault(machine, {})[dtype] = known
-                    _write(path, peaks)
-            return known
+            entry = peaks.setdefault(machine, {})
+            known = _settled(entry, dtype)
+            if known is not None:
+                return known
+            found = _search(dtype)
+            if found is not None:
+                _keep_best(entry, dtype, found)
+                _write(path, peaks)
+            return entry.get(dtype)
     except (OSError, Timeout):
-        return _search(dtype)
+        found = _search(dtype)
+        return None if found is None else found.tflops
+
+
+def _settled(entry: Mapping[str, float], dtype: str) -> float | None:
+    """The peak of `dtype` where no further search would better it."""
+    tries = entry.get(dtype + _TRIES, 0)
+    return entry.get(dtype) if tries == 0 or tries >= _MOST_TRIES else None
+
+
+def _keep_best(entry: dict[str, float], dtype: str, found: Found) -> None:
+    """Add one search to the machine's entry."""
+    entry[dtype] = max(found.tflops, entry.get(dtype, 0.0))
+    if found.steady:
+        entry.pop(dtype + _TRIES, None)
+    else:
+        entry[dtype + _TRIES] = entry.get(dtype + _TRIES, 0.0) + 1.0
 
 
 def _read(path: Path) -> dict[str, dict[str, float]]:
@@ -147,7 +183,7 @@ def _write(path: Path, peaks: dict[str, dict[str, float]]) -> None:
         temporary.unlink(missing_ok=True)
 
 
-def _search(dtype: str) -> float | None:
+def _search(dtype: str) -> Found | None:
     """Best TFLOPS over sizes and undisturbed repetitions; None where the machine is too busy.
 
     On a loaded machine a matmul reaches a fraction of the peak, and a peak that is too low makes
@@ -166,9 +202,9 @@ def _search(dtype: str) -> float | None:
                 return found
 
 
-def _best_over_sizes(torch: Any, kind: Any, numbers: Any) -> float | None:
+def _best_over_sizes(torch: Any, kind: Any, numbers: Any) -> Found | None:
     """Best TFLOPS of the sizes, each twice the time of the one before at least, tried once."""
-    best, long_enough = 0.0, False
+    best, longest = 0.0, 0.0
     begin = perf_counter()
     for size, larger in zip(_SIZES, (*_SIZES[1:], 0), strict=True):
         a = torch.rand(size, size, generator=numbers).to(kind)
@@ -177,13 +213,13 @@ def _best_over_sizes(torch: Any, kind: Any, numbers: Any) -> float | None:
         undisturbed, fastest = _fastest(partial(torch.mm, a, b, out=out))
         if undisturbed is not None:
             best = max(best, 2 * size**3 / undisturbed / 1e12)
-            # Of a machine for which all are short the largest is taken.
-            long_enough = long_enough or undisturbed >= _LONG_ENOUGH_S or not larger
-        elif long_enough:
+            # Of a machine for which all are short the largest is as long as it gets.
+            longest = max(longest, undisturbed if larger else inf)
+        elif longest >= _LONG_ENOUGH_S:
             break  # a longer one has even less of a chance
         if (larger / size) ** 3 * fastest > _BUDGET_S - (perf_counter() - begin) / _PATIENCE:
             break
-    return best if long_enough else None
+    return Found(best, longest >= _STEADY_S) if longest >= _LONG_ENOUGH_S else None
 
 
 def _fastest(matmul: Callable[[], object]) -> tuple[float | None, float]:

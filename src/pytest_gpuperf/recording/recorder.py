@@ -286,11 +286,11 @@ def _cpu_peaks(
     leave it the machine, and they read what it found. A machine too busy for the first is not
     tried again by each of the others.
     """
-    from pytest_gpuperf.recording.cpu_peak import measured_cpu_peak
+    from pytest_gpuperf.recording.cpu_peak import Search, measured_cpu_peak
 
     peaks: dict[str, float] = {}
     notes: list[str] = []
-    search = True
+    search: Search = "better"
     for turn in range(coordinator.world_size):
         for dtype in dtypes if turn == coordinator.rank else ():
             try:
@@ -298,7 +298,7 @@ def _cpu_peaks(
             except RecordingError as error:  # noqa: PERF203 - each dtype stands on its own
                 notes.append(str(error))
         if turn == 0:
-            search = coordinator.agree(not notes)
+            search = "missing" if coordinator.agree(not notes) else "never"
         coordinator.barrier()
     return peaks, tuple(notes)
 

@@ -428,7 +428,7 @@ def test_a_peak_that_cannot_be_measured_is_absent_with_the_reason(
 ) -> None:
     from pytest_gpuperf.recording import cpu_peak
 
-    def busy(dtype: str, *, search: bool) -> float:
+    def busy(dtype: str, *, search: str) -> float:
         raise RecordingError(f"no {dtype} peak")
 
     monkeypatch.setattr(cpu_peak, "measured_cpu_peak", busy)
@@ -508,11 +508,11 @@ def test_ranks_take_turns_at_the_peak_and_a_busy_machine_is_searched_once(
 
     second, turns = Second(), []
 
-    def asked(dtype: str, *, search: bool) -> float:
+    def asked(dtype: str, *, search: str) -> float:
         turns.append((dtype, search, second.barriers))
         raise RecordingError("busy")
 
     monkeypatch.setattr(cpu_peak, "measured_cpu_peak", asked)
     assert recorder._cpu_peaks(["fp32"], second) == ({}, ("busy",))
-    assert turns == [("fp32", False, 1)]
+    assert turns == [("fp32", "never", 1)]
     assert second.barriers == 2
