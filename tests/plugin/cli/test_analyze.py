@@ -203,3 +203,17 @@ def test_starting_the_command_imports_no_heavy_library() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert "HEAVY []" in done.stderr
+
+
+def test_the_first_line_is_the_summary_of_the_set(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    t = KinetoTrace()
+    with t.step(1, at=0, dur=100):
+        t.launch("gemm", at=0, runs=(1, 20))
+        t.event("enumerate(DataLoader)#_Iter.__next__", "user_annotation", 20, 60)
+        t.launch("gemm", at=85, runs=(90, 100))
+    assert main(["analyze", str(t.write(tmp_path / "t.json"))]) == 0
+    # 70 of 99 µs idle, 60 of them in the loader.
+    first = capsys.readouterr().out.splitlines()[0]
+    assert first.startswith("The GPU waits 71% of the step for the CPU: it loads the next batch")
