@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from benchmarks import startup
+from benchmarks import sampler, startup
 
 
 def main() -> None:
     """Run them."""
     startup.main()
+    print()
+    sampler.main()
 
 
 if __name__ == "__main__":
