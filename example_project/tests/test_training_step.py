@@ -22,7 +22,9 @@ def step(model, tokens):
 
 
 # The fixture is not asked for: the body is the workload, `model` and `tokens` are its set-up.
-@pytest.mark.gpuperf(max_step_time={"cpu": "2s", "default": "20ms"}, min_mfu={"cpu": 0.002, "default": 0.2})
+@pytest.mark.gpuperf(
+    max_step_time={"cpu": "2s", "default": "20ms"}, min_mfu={"cpu": 0.002, "default": 0.2}
+)
 def test_forward_and_backward(model, tokens):
     model(tokens).sum().backward()
 

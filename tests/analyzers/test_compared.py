@@ -7,6 +7,7 @@ import re
 from pathlib import Path
 
 import pytest
+
 from compared import FILES, MADE, OURS, THEIRS, Place, theirs
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "compared.md"
