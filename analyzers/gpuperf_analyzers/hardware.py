@@ -7,11 +7,12 @@ A device that is not known has no peak: a borrowed one would make every share of
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from functools import cache
 from importlib.resources import files
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from gpuperf_analyzers.declared_devices import parse_devices
 from gpuperf_analyzers.device_names import longest_prefix
 from gpuperf_analyzers.hookspecs import Peak
 
@@ -41,25 +42,13 @@ def builtin_peaks() -> tuple[Peak, ...]:
     return tuple(peak for table in tables for peak in _devices(table))
 
 
-def _devices(table: Traversable) -> list[Peak]:
+def _devices(table: Traversable) -> tuple[Peak, ...]:
+    name = f"hardware_data/{table.name}"
     try:
-        found = tomllib.loads(table.read_text(encoding="utf-8"))["device"]
-        return [_peak(device) for device in found]
-    except (KeyError, TypeError, tomllib.TOMLDecodeError) as error:
-        raise ValueError(f"hardware_data/{table.name}: {error!r}") from error
-
-
-def _peak(device: Mapping[str, Any]) -> Peak:
-    return Peak(
-        names=tuple(device["names"]),
-        tflops=dict(device["tflops"]),
-        memory_gb_s=device.get("memory_gb_s"),
-        link_gb_s=device.get("link_gb_s"),
-        sms=device.get("sms"),
-        source=device["source"],
-        checked=device["checked"],
-        details=dict(device.get("details", {})),
-    )
+        found = tomllib.loads(table.read_text(encoding="utf-8"))
+    except tomllib.TOMLDecodeError as error:
+        raise ValueError(f"{name}: {error}") from error
+    return parse_devices(found.get("device"), name)
 
 
 def find_peak(name: str, peaks: Iterable[Peak], *, sms: int | None = None) -> Peak | None:

@@ -65,7 +65,9 @@ class Peak:
     ``names`` are prefixes of the driver's device name; the longest that matches wins, and a MIG
     slice never matches its parent. ``tflops`` maps a dtype (``fp16``, or ``fp16:fp16`` and
     ``fp16:fp32`` where the accumulator matters) to dense TFLOPS. ``source`` and ``checked``
-    say where the figures stand and on which date they were read.
+    say where the figures stand and on which date they were read. ``memory_gb_s`` is the memory's
+    bandwidth, ``link_gb_s`` that of all links to peers in both directions, in 1e9 bytes/s;
+    ``sms`` counts multiprocessors (compute units), ``l2_mib`` is the size of the L2 cache.
     """
 
     names: tuple[str, ...]
@@ -76,6 +78,7 @@ class Peak:
     source: str = ""
     checked: str = ""
     details: Mapping[str, float] = field(default_factory=dict)
+    l2_mib: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -41,9 +41,10 @@ class _BuiltIn:
 
     @hookimpl
     def gpuperf_peaks(self) -> Iterable[Peak]:
+        from gpuperf_analyzers.declared_peaks import declared_peaks
         from gpuperf_analyzers.hardware import builtin_peaks
 
-        return builtin_peaks()
+        return (*builtin_peaks(), *declared_peaks())
 
 
 def plugin_manager(*plugins: object) -> pluggy.PluginManager:
@@ -82,7 +83,8 @@ def load_config(manager: pluggy.PluginManager | None = None) -> Config:
         metrics=load_metrics(manager),
         flop_formulas={f.op: f for group in reversed(hook.gpuperf_flop_formulas()) for f in group},
         comm_classifiers=tuple(c for group in hook.gpuperf_comm_classifiers() for c in group),
-        peaks=tuple(p for group in hook.gpuperf_peaks() for p in group),
+        # The last of equal names wins, and the last plugin comes first.
+        peaks=tuple(p for group in reversed(hook.gpuperf_peaks()) for p in group),
         analyzers=tuple(a for group in hook.gpuperf_analyzers() for a in group),
         reports=tuple(r for group in hook.gpuperf_reports() for r in group),
         thresholds=_thresholds(hook.gpuperf_thresholds()),

@@ -55,15 +55,62 @@ def test_every_entry_names_its_source_and_a_date_and_has_a_memory_bandwidth_or_s
     assert peak.memory_gb_s or "not published" in peak.source
 
 
-@pytest.mark.parametrize(
-    "peak", [p for p in builtin_peaks() if p.details], ids=lambda p: p.names[0]
-)
+BY_FORMULA = [p for p in builtin_peaks() if p.details]
+
+
+@pytest.mark.parametrize("peak", BY_FORMULA, ids=lambda p: p.names[0])
 def test_the_16_bit_peak_is_units_times_fma_times_clock(peak: Peak) -> None:
     assert peak.sms is not None
     fma = peak.details["fp16_fma_per_clock_sm"]
     by_formula = peak.sms * fma * 2 * peak.details["boost_mhz"] * 1e6 / 1e12
     # 1.5%: the L40S datasheet gives 362.05 where its published boost clock makes 366.4.
     assert peak_tflops(peak, "fp16", "fp16") == pytest.approx(by_formula, rel=0.015)
+
+
+@pytest.mark.parametrize("dtype", ["fp32", "fp64"])
+@pytest.mark.parametrize("peak", BY_FORMULA, ids=lambda p: p.names[0])
+def test_the_wide_peaks_are_units_times_fma_times_clock(peak: Peak, dtype: str) -> None:
+    assert peak.sms is not None
+    fma = peak.details[f"{dtype}_fma_per_clock_sm"]
+    by_formula = peak.sms * fma * 2 * peak.details["vector_mhz"] * 1e6 / 1e12
+    # 1%: datasheets round to three digits, the T4's to two.
+    assert peak_tflops(peak, dtype) == pytest.approx(by_formula, rel=0.01)
+
+
+def test_the_formula_covers_most_devices_and_every_device_has_its_units_and_cache() -> None:
+    assert len(BY_FORMULA) >= 20
+    assert all(p.sms and p.l2_mib for p in builtin_peaks())
+    # Published: V100 6 MB, A100 40 MB, H100 50 MB, RTX 4090 72 MB, MI300X 4 MB on each of 8 dies.
+    caches = {
+        "Tesla V100-SXM2-32GB": 6, "NVIDIA A100-SXM4-80GB": 40, "NVIDIA H100 80GB HBM3": 50,
+        "NVIDIA GeForce RTX 4090": 72, "AMD Instinct MI300X": 32,
+    }  # fmt: skip
+    for name, l2_mib in caches.items():
+        peak = find_peak(name, builtin_peaks())
+        assert peak is not None
+        assert peak.l2_mib == l2_mib
+
+
+@pytest.mark.parametrize(
+    ("dtype", "since"),
+    [
+        ("fp64", ()),
+        ("fp32", ()),
+        ("fp16", ()),
+        ("int8", ("T4", "A10", "3090", "L4", "4090", "H100", "H200", "B200", "5090", "MI")),
+        ("bf16", ("A10", "3090", "L4", "4090", "H100", "H200", "B200", "B300", "5090", "MI")),
+        ("tf32", ("A10", "3090", "L4", "4090", "H100", "H200", "B200", "B300", "5090", "MI30")),
+        ("fp8", ("L4", "4090", "H100", "H200", "B200", "B300", "5090", "MI3")),
+        ("fp4", ("B200", "B300", "5090", "MI355")),
+    ],
+)
+def test_every_device_has_the_dtypes_that_its_generation_brought(
+    dtype: str, since: tuple[str, ...]
+) -> None:
+    having = [p for p in builtin_peaks() if dtype in {d.partition(":")[0] for d in p.tflops}]
+    due = [p for p in builtin_peaks() if not since or any(s in p.names[0] for s in since)]
+    assert [p.names[0] for p in due if p not in having] == []
+    assert len(due) >= 4
 
 
 def test_figures_are_dense_so_each_narrower_type_doubles_and_none_does_more() -> None:
@@ -122,4 +169,6 @@ def test_a_4090_runs_fp16_at_half_rate_with_the_accumulator_torch_uses() -> None
     assert peak is not None
     assert peak_tflops(peak, "fp16") == 165.2
     assert peak_tflops(peak, "fp16", "fp16") == 330.3
-    assert peak_tflops(peak, "fp64") is None
+    # 1/64 of fp32's 82.6.
+    assert peak_tflops(peak, "fp64") == 1.29
+    assert peak_tflops(peak, "fp4") is None

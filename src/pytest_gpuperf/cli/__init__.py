@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from importlib import import_module
 
 from gpuperf_analyzers._version import __version__
+from gpuperf_analyzers.declared_devices import DeclarationError
 
 COMMANDS = {
     "analyze": "the numbers of a trace, or of the traces of several ranks",
@@ -40,6 +41,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         return _BROKEN_PIPE
     except KeyboardInterrupt:
         return 130
+    except DeclarationError as error:
+        sys.stderr.write(f"{error}\n")
+        return 2
     return status
 
 

@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import pytest
+
 from pytest_gpuperf.session.declaration import Declaration
 
 if TYPE_CHECKING:
@@ -72,9 +74,19 @@ class Run:
         return self._metrics
 
     def config(self) -> Config:
-        """The resolved hookspecs, made at the first measurement."""
+        """The resolved hookspecs, made at the first measurement.
+
+        Raises
+        ------
+        pytest.UsageError
+            A file declares devices that cannot be understood.
+        """
         if self._config is None:
+            from gpuperf_analyzers.declared_devices import DeclarationError
             from gpuperf_analyzers.registry import load_config
 
-            self._config = load_config(self.hooks())
+            try:
+                self._config = load_config(self.hooks())
+            except DeclarationError as error:
+                raise pytest.UsageError(str(error)) from None
         return self._config
