@@ -20,6 +20,8 @@ MOSTLY = 0.5
 """Share of samples above which a measurement is a throttled one."""
 UNSTEADY = 0.1
 """Spread of the clock (90th less 10th percentile, over the median) above which it wanders."""
+COARSE = 0.05
+"""Uncertainty of the energy of a step from which on it is said."""
 _REASON = "reason:"
 _NO_THROTTLING = frozenset(
     {"gpu_idle", "application_clocks", "sync_boost", "display_clocks"}
@@ -104,7 +106,12 @@ def telemetry_findings(block: LiveBlock, metrics: Mapping[str, Metric]) -> tuple
     timed = frozenset(
         name for name, m in metrics.items() if m.unit not in _EXACT_UNITS and name not in TELEMETRY
     )
-    return (*_throttling(block, timed), *_others(block, timed), *_errors(block, timed, metrics))
+    return (
+        *_throttling(block, timed),
+        *_others(block, timed),
+        *_errors(block, timed, metrics),
+        *_coarse_energy(block),
+    )
 
 
 def _count(block: LiveBlock, name: str) -> int:
@@ -173,3 +180,19 @@ def _errors(
     if corrected:
         message = f"{corrected} memory errors (ECC) were corrected while it was measured"
         yield Finding("ecc-corrected", message, corrected)
+
+
+def _coarse_energy(block: LiveBlock) -> Iterator[Finding]:
+    energy = block.telemetry.get("energy_per_step", {})
+    if "energy_per_step" in block.telemetry_absent or not {"value", "min", "max"} <= set(energy):
+        return
+    if not energy["value"]:
+        return
+    uncertain = (energy["max"] - energy["min"]) / 2 / energy["value"]
+    if uncertain > COARSE:
+        updates = int(energy.get("n", 0))
+        message = (
+            f"the energy counter was updated {updates} times in the window, which is short for it: "
+            f"energy_per_step is known to within {100 * uncertain:.0f}%"
+        )
+        yield Finding("energy-window-short", message, updates)

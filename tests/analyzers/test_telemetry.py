@@ -142,6 +142,18 @@ def test_a_lost_gpu_makes_everything_invalid() -> None:
     assert _findings(lost=1)["gpu-lost"].invalidates == set(METRICS)
 
 
+def test_an_energy_of_few_updates_of_its_counter_is_said_to_be_coarse() -> None:
+    coarse = {"energy_per_step": {"value": 40.0, "n": 4, "min": 36.0, "max": 44.0}}
+    (found,) = telemetry_findings(_block(coarse), METRICS)
+    assert (found.code, found.count) == ("energy-window-short", 4)
+    assert "within 10%" in found.message  # 8 J wide, 40 J in the middle
+    assert not found.invalidates
+    fine = {"energy_per_step": {"value": 40.0, "n": 13, "min": 39.0, "max": 41.0}}
+    assert not telemetry_findings(_block(fine), METRICS)
+    absent = {"energy_per_step": "window-too-short: 0.4 s"}
+    assert not telemetry_findings(_block(coarse, telemetry_absent=absent), METRICS)
+
+
 def test_reasons_survive_the_trace_and_are_checked() -> None:
     block = _block(telemetry_absent={"power": "NVML says: Not Supported"})
     assert parse_live_block(block.to_json()) == block
