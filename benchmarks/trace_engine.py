@@ -122,17 +122,16 @@ def table(found: Mapping[str, Any]) -> list[str]:
     lines: list[str] = []
     for size in ("200 MB", "1 GB"):
         lines += _table_of(size, found[size], found["text_mb"][size])
-    base = found["linear"]["200 MB"]["load"] / found["text_mb"]["200 MB"]
+    base = found["linear"]["200 MB"]["cpu"] / found["text_mb"]["200 MB"]
     lines += [
         "",
-        "| size | load s | MB/s | time per MB, 200 MB = 1 | peak MB |",
+        "| size | load s | CPU s | CPU per MB, 200 MB = 1 | peak MB |",
         "|---|--:|--:|--:|--:|",
     ]
     for size, r in found["linear"].items():
-        text = found["text_mb"][size]
+        relative = r["cpu"] / found["text_mb"][size] / base
         lines.append(
-            f"| {size} | {r['load']:.2f} | {text / r['load']:.0f} | "
-            f"{r['load'] / text / base:.2f} | {r['peak_mb']:.0f} |"
+            f"| {size} | {r['load']:.2f} | {r['cpu']:.2f} | {relative:.2f} | {r['peak_mb']:.0f} |"
         )
     one, two = found["ranks"]["1 processes"], found["ranks"]["2 processes"]
     lines.append("")

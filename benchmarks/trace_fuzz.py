@@ -7,6 +7,8 @@ damage every time; what goes wrong is told with its seed.
 from __future__ import annotations
 
 import argparse
+import contextlib
+import gzip
 import random
 import resource
 import signal
@@ -15,6 +17,7 @@ import tempfile
 import time
 import traceback
 import warnings
+import zlib
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -40,7 +43,7 @@ class TookTooLongError(Exception):
 
 
 def sources(folder: Path | None) -> list[bytes]:
-    """Whole traces under 1 MB: a synthetic one, and those in `folder`."""
+    """Whole traces of under 1 MB of text: a synthetic one, and those in `folder`."""
     t = KinetoTrace(rank=0, world_size=2)
     for n in range(3):
         with t.step(n, at=1000 * n, dur=1000):
@@ -53,9 +56,16 @@ def sources(folder: Path | None) -> list[bytes]:
         found = [t.write(Path(made) / "trace.json").read_bytes()]
     if folder:
         skipped = {"index.json", "expected.json"}
-        paths = (p for p in sorted(folder.rglob("*.json*")) if p.name not in skipped)
-        found += [p.read_bytes() for p in paths if p.stat().st_size < 1_000_000]
+        paths = [p for p in sorted(folder.rglob("*.json*")) if p.name not in skipped]
+        texts = [_text(p.read_bytes()) for p in paths]
+        found += [text for text in texts if len(text) < 1_000_000]
     return found
+
+
+def _text(data: bytes) -> bytes:
+    with contextlib.suppress(EOFError, zlib.error):
+        return gzip.decompress(data) if data[:2] == b"\x1f\x8b" else data
+    return data
 
 
 def ending(path: Path, config: Any) -> str:
