@@ -69,6 +69,10 @@ class LiveBlock:
         conditions that :mod:`gpuperf_analyzers.telemetry` reads.
     telemetry_absent
         Why a metric of NVML's has no value, by its name.
+    torch_counts
+        Counts of torch's own over first call, warm-up and samples, by metric (``recompiles``).
+    torch_counts_absent
+        Why one of them is not known, by metric.
     environment
         Versions and names (torch, CUDA, driver, python, host cores).
     notes
@@ -101,6 +105,8 @@ class LiveBlock:
     regions: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
     telemetry: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
     telemetry_absent: Mapping[str, str] = field(default_factory=dict)
+    torch_counts: Mapping[str, int] = field(default_factory=dict)
+    torch_counts_absent: Mapping[str, str] = field(default_factory=dict)
     environment: Mapping[str, str] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
 
@@ -190,6 +196,8 @@ _MAPPING_VALUE: dict[str, Callable[[str, Any], Any]] = {
     "peak_tflops": _number,
     "regions": _numbers,
     "telemetry": _summary,
+    "torch_counts": _count,
+    "torch_counts_absent": lambda key, value: _typed(key, value, str),
     "telemetry_absent": lambda key, value: _typed(key, value, str),
     "environment": lambda key, value: _typed(key, value, str),
 }

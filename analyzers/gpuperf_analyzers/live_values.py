@@ -16,6 +16,8 @@ from gpuperf_analyzers.stats import median_value, quantile, quantile_interval
 from gpuperf_analyzers.telemetry import telemetry_values
 
 SOURCE = "timed with the profiler off"
+TORCH_COUNTS = ("graph_breaks", "recompiles", "allocator_retries")
+"""Metrics that torch counts by itself while a live run calls the workload."""
 _US = 1e6
 
 
@@ -44,7 +46,7 @@ def live_values(
         Multiprocessors of the device, which tell a partition from the whole.
     """
     values = [*_times(block), *_flop_rates(block, peaks, recomputation, sms)]
-    values += [*_memory(block, growth_bytes), *telemetry_values(block, peaks, sms)]
+    values += [*_memory(block, growth_bytes), *_counts(block), *telemetry_values(block, peaks, sms)]
     return {value.name: value for value in values}
 
 
@@ -63,6 +65,18 @@ def _times(block: LiveBlock) -> Iterator[Value]:
     elif min(samples) > 0:
         rates = [block.items * _US / us for us in samples]
         yield median_value("throughput", rates, f"{block.items_unit}, {source}")
+
+
+def _counts(block: LiveBlock) -> Iterator[Value]:
+    """The first call's cost, and what torch counted by itself."""
+    if block.first_call_us > 0:
+        yield Value("first_call", block.first_call_us, source="wall clock, the first call")
+    for name in TORCH_COUNTS:
+        if name in block.torch_counts:
+            yield Value(name, float(block.torch_counts[name]), source="torch's own counters")
+        else:
+            reason = block.torch_counts_absent.get(name, "not counted by this recording")
+            yield absent(name, reason)
 
 
 def _flop_rates(

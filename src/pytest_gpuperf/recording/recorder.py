@@ -34,6 +34,7 @@ from pytest_gpuperf.recording.sampling import Samples, Sampling, Warmup, Workloa
 from pytest_gpuperf.recording.telemetry.summary import Telemetry
 from pytest_gpuperf.recording.tf32 import tf32_policy
 from pytest_gpuperf.recording.timers import Timer, make_timer
+from pytest_gpuperf.recording.torch_counts import TorchCounts, counting
 from pytest_gpuperf.recording.worker_threads import watch_threads
 
 if TYPE_CHECKING:
@@ -126,13 +127,17 @@ def record(
     block = LiveBlock(name=name, device=device_title(device), device_type=device.type)
     with _device_context(device), _reporting_to(regions):
         with further_profilers_refused():
+            counted = counting(device)
             value, first_call_us = _first_call(workload, timer)
+            at_first = counted()
             notes = (*value_notes(value), *observers())
             block = _with_declared(block, timer, options)
             block = _with_flops(block, workload, device, options, coordinator, config)
             ask = None if decided is None else partial(_ask, decided, block)
+            # The call that counts FLOP runs under a mode that torch.compile compiles anew for.
+            counted = counting(device)
             timed = _timed(workload, device, timer, options, coordinator, regions, ask)
-            block = _with_times(block, timed, regions)
+            block = _with_times(block, timed, regions, at_first + counted())
         block = replace(
             block, first_call_us=first_call_us, notes=(*notes, *timed.notes, *block.notes)
         )
@@ -231,7 +236,9 @@ def _with_declared(block: LiveBlock, timer: Timer, options: Options) -> LiveBloc
     )
 
 
-def _with_times(block: LiveBlock, timed: _Timed, regions: RegionLog) -> LiveBlock:
+def _with_times(
+    block: LiveBlock, timed: _Timed, regions: RegionLog, counts: TorchCounts
+) -> LiveBlock:
     """`block` with what the timed pass gave."""
     return replace(
         block,
@@ -242,6 +249,8 @@ def _with_times(block: LiveBlock, timed: _Timed, regions: RegionLog) -> LiveBloc
         peak_bytes=timed.peak_bytes,
         telemetry=timed.telemetry.values,
         telemetry_absent=timed.telemetry.absent,
+        torch_counts=counts.counted,
+        torch_counts_absent=counts.absent,
         regions={name: tuple(us) for name, us in regions.samples_us.items()},
     )
 
