@@ -19,6 +19,10 @@ from gpuperf_analyzers.trace.links import nesting
 from gpuperf_analyzers.trace.model import I64, Bool, Trace
 
 
+_LARGEST = 2**56
+"""No call is of 7e16 FLOP or bytes: shapes that say so are damage, and sums would overflow."""
+
+
 @dataclass(frozen=True, slots=True)
 class OpKind:
     """One signature: name, shapes and types, with what a call of it costs."""
@@ -199,9 +203,10 @@ def _kind(
     if dims < 0 or is_complex(call):
         return None
     flops = formula.count(call)
-    if flops is None:
+    if flops is None or not 0 <= flops < _LARGEST:
         return None
     moved = formula.bytes_moved(call) if formula.bytes_moved is not None else None
+    moved = moved if moved is not None and 0 <= moved < _LARGEST else None
     return OpKind(call, formula.label, dtype_of(call), flops, moved)
 
 
