@@ -64,24 +64,24 @@ def main() -> None:
         os.environ["FAKE_NVML"] = str(scenario)
         pynvml.nvmlLib = ctypes.CDLL(str(library))
         print(f"sampler on against off, {ROUNDS} rounds of {SECONDS} s in turn (medians)")
-        print(
-            f"{'work':<14}{'on / off':>10}{'its CPU':>10}{'rate':>10}   (calls a second; core; Hz)"
-        )
+        print(f"{'work':<14}{'on / off':>10}{'off / off':>11}{'its CPU':>10}{'rate':>9}")
         for work in (python_loop, native_call):
-            ratios, costs, rates = [], [], []
+            ratios, controls, costs, rates = [], [], [], []
             for index in range(ROUNDS):
-                # Each is first in half of the rounds, so that drift falls on both alike.
-                off = rate(work) if index % 2 else 0.0
+                first = rate(work)
                 with TelemetrySampler(["GPU-1"]) as sampler:
                     on = rate(work)
-                off = off or rate(work)
+                last = rate(work)
+                # What two runs without it differ by is what the machine adds to either.
+                ratios.append(on / ((first + last) / 2))
+                controls.append(last / first if index % 2 else first / last)
                 seen = telemetry_of(sampler).values
-                ratios.append(on / off)
                 costs.append(seen["sampler_cost"]["value"])
                 rates.append(seen["sampler_rate"]["value"])
             print(
                 f"{work.__name__:<14}{statistics.median(ratios):>10.3f}"
-                f"{statistics.median(costs):>10.2%}{statistics.median(rates):>10.1f}"
+                f"{statistics.median(controls):>11.3f}{statistics.median(costs):>10.2%}"
+                f"{statistics.median(rates):>6.1f} Hz"
             )
 
 
