@@ -6,7 +6,7 @@ The terminal and the markdown report show the same cells; titles are those of th
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from gpuperf_analyzers.display import harmless, number, show, show_interval
@@ -27,6 +27,9 @@ _SHOWN = (
     "peak_memory",
 )
 _ALWAYS = frozenset({"step_time"})
+EXPENDABLE = tuple(_METRICS[name].title for name in ("kernel_launches", "host_syncs", "throughput"))
+"""Titles of the columns that may go where there is no room for all, the first one first."""
+
 _SHARES = ("mfu", "hfu")
 SOFT_VERDICTS = ("AMBIGUOUS", "UNMEASURED", "NO-BASELINE", "INCOMPARABLE")
 
@@ -76,6 +79,13 @@ def results_table(records: Sequence[Record]) -> Table:
         for record in records
     )
     return Table(tuple(_METRICS[name].title for name in shown), rows, tuple(notes))
+
+
+def without(table: Table, title: str) -> Table:
+    """`table` less the column of that title."""
+    kept = [index for index, name in enumerate(table.titles) if name != title]
+    rows = (replace(row, cells=tuple(row.cells[index] for index in kept)) for row in table.rows)
+    return replace(table, titles=tuple(table.titles[index] for index in kept), rows=tuple(rows))
 
 
 def test_name(record: Record) -> str:

@@ -5,11 +5,14 @@ from __future__ import annotations
 import io
 from collections import Counter
 from collections.abc import Sequence
+from functools import reduce
+from itertools import combinations
 from typing import TYPE_CHECKING
 
 from gpuperf_analyzers.display import harmless
 from gpuperf_analyzers.failure_text import limit_text
 from pytest_gpuperf.report.columns import (
+    EXPENDABLE,
     Record,
     Row,
     Table,
@@ -17,6 +20,7 @@ from pytest_gpuperf.report.columns import (
     results_table,
     soft,
     test_name,
+    without,
 )
 
 if TYPE_CHECKING:
@@ -89,7 +93,7 @@ def render(records: Sequence[Record], *, width: int, colour: bool) -> str:
         markup=False,
         emoji=False,
     )
-    results = results_table(records)
+    results, left_out = _fitting(results_table(records), console.width)
     if console.width - _width_of_numbers(results) >= _ROOM_FOR_NAMES:
         console.print(_table(results, results.rows, header=True, names=True))
     else:
@@ -97,12 +101,28 @@ def render(records: Sequence[Record], *, width: int, colour: bool) -> str:
         for row in results.rows:
             console.print(Text(row.test))
             console.print(_table(results, (row,), header=False, names=False))
+    if left_out:
+        console.print(Text(f"no room for: {', '.join(left_out)} (the report has them)"))
     for index, note in enumerate(results.notes, 1):
         console.print(Text(f"{index} {note}"))
     console.print(Text(counts(records)))
     # Trailing blanks are the renderer's padding; a table without rows leaves an empty line.
     lines = (line.rstrip() for line in out.getvalue().splitlines())
     return "\n".join(line for line in lines if line) + "\n"
+
+
+def _fitting(results: Table, width: int) -> tuple[Table, tuple[str, ...]]:
+    """`results` with as many columns as there is room for, and the titles of the others.
+
+    A number that is broken over two lines cannot be read; one column less can.
+    """
+    expendable = [title for title in EXPENDABLE if title in results.titles]
+    for count in range(len(expendable) + 1):
+        for left_out in combinations(expendable, count):
+            rest = reduce(without, left_out, results)
+            if _width_of_numbers(rest) <= width:
+                return rest, left_out
+    return reduce(without, expendable, results), tuple(expendable)
 
 
 def _columns(results: Table) -> list[tuple[str, int]]:
@@ -114,8 +134,7 @@ def _columns(results: Table) -> list[tuple[str, int]]:
         texts = [*title.split(), *(c.text for c in cells), *(c.detail for c in cells)]
         columns.append((title, max(len(text) for text in texts)))
     if results.notes:
-        marks = [",".join(map(str, row.notes)) for row in results.rows]
-        columns.append(("note", max([len("note"), *(len(mark) for mark in marks)])))
+        columns.append(("note", len("note")))
     return columns
 
 
@@ -151,7 +170,7 @@ def _table(results: Table, rows: Sequence[Row], *, header: bool, names: bool) ->
         cells.append(Text(row.verdict, style=_colour(row)))
         cells += [Text(f"{c.text}\n{c.detail}" if c.detail else c.text) for c in row.cells]
         if results.notes:
-            cells.append(Text(",".join(map(str, row.notes))))
+            cells.append(Text(" ".join(map(str, row.notes))))
         table.add_row(*cells)
     return table
 

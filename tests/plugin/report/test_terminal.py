@@ -40,6 +40,33 @@ def test_the_table_fits_its_width_and_keeps_whole_names(width: int) -> None:
     assert "compiled]" in text.replace("\n", "")
 
 
+def test_a_narrow_table_leaves_columns_out_and_breaks_no_number() -> None:
+    full = record(
+        values={
+            "step_time": value(398_100.0, "us", (144_960.0, 398_100.0)),
+            "throughput": {**value(864.0, "items/s"), "source": "tokens, declared"},
+            "tflops": value(0.00808, "TFLOPS"), "mfu": value(0.00414, "fraction"),
+            "overlap": value(0.58, "fraction"), "comm_time": value(14_150.0, "us"),
+            "exposed_comm": value(14_150.0, "us"), "idle": value(0.0686, "fraction"),
+            "kernel_launches": value(1088.0, "count"), "host_syncs": value(7.0, "count"),
+            "peak_memory": value(25.05 * 2**20, "bytes"),
+        }
+    )  # fmt: skip
+    kept = ("398.1 ms", "145.0–398.1", "0.414% peak", "58.0%", "14.15 ms", "6.86%", "25.05 MiB")
+    narrow = render([full], width=80, colour=False)
+    assert max(map(len, narrow.splitlines())) <= 80
+    for shown in (*kept, "1,088", "verdict", "overlap", "no room for: throughput (the report"):
+        assert shown in narrow
+    narrower = render([full], width=72, colour=False)
+    assert max(map(len, narrower.splitlines())) <= 72
+    for shown in (*kept, "no room for: kernel launches, throughput (the report"):
+        assert shown in narrower
+    wide = render([full], width=120, colour=False)
+    for shown in (*kept, "864 tokens/s", "1,088"):
+        assert shown in wide
+    assert "no room" not in wide
+
+
 def test_there_is_no_escape_code_where_there_is_no_terminal() -> None:
     hostile = record(test="test_[red]a\x1b[31m\r\n")
     assert "\x1b" not in render([hostile], width=80, colour=False)
