@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from pytest_gpuperf.recording.errors import RecordingError
@@ -13,6 +14,8 @@ if TYPE_CHECKING:
     from pytest_gpuperf.recording.worker_threads import ThreadWatch
 
 _told: set[str] = set()
+_SELDOM = 0.5
+"""Share of the rate asked for below which it is told."""
 
 
 def value_notes(value: object) -> tuple[str, ...]:
@@ -58,9 +61,25 @@ def thread_notes(watch: ThreadWatch) -> tuple[str, ...]:
     return ("Python threads worked beside the workload: their ops are not in trace or FLOP",)
 
 
-def telemetry_notes(reason: str | None) -> tuple[str, ...]:
-    """Why there is no telemetry, once a process for each reason; None where there is."""
-    if reason is None or reason in _told:
+def telemetry_notes(
+    reason: str | None, telemetry: Mapping[str, Mapping[str, float]]
+) -> tuple[str, ...]:
+    """Why there is no telemetry, once a process for each reason; or that it was read too seldom.
+
+    Parameters
+    ----------
+    reason
+        Why NVML told nothing, None where it did.
+    telemetry
+        Its summary.
+    """
+    if reason is None:
+        rate = telemetry.get("sampler_rate", {})
+        achieved, asked = rate.get("value", 0.0), rate.get("max", 0.0)
+        if achieved >= asked * _SELDOM:
+            return ()
+        return (f"NVML was read {achieved:.0f} times a second where {asked:.0f} were asked for",)
+    if reason in _told:
         return ()
     _told.add(reason)
     return (f"no clocks, power or temperature: {reason}",)

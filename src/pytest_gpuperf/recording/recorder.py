@@ -219,7 +219,7 @@ def _timed(
             loop = partial(looped, workload, timer, seconds, coordinator=coordinator)
             watched = watch(device, take, loop if seconds else None)
             samples, peak, telemetry = watched.samples, watched.peak_bytes, watched.telemetry
-            notes = telemetry_notes(watched.absent_reason)
+            notes = telemetry_notes(watched.absent_reason, telemetry.values)
     notes = (*sample_notes(samples, warmup, options), *notes)
     return _Timed(warmup, samples, peak, telemetry, notes)
 

@@ -152,3 +152,31 @@ def test_on_a_gpu_the_peak_is_the_allocators_and_every_step_has_its_kernel(tmp_p
     trace = json.loads(done.trace_path.read_text())
     kernels = [e for e in trace["traceEvents"] if str(e.get("cat", "")).lower() == "kernel"]
     assert len(kernels) >= 3
+
+
+@needs_gpu
+def test_on_a_gpu_counters_are_read_over_a_loop_and_drawn_in_the_trace(tmp_path: Path) -> None:
+    from gpuperf_analyzers import read_trace
+    from gpuperf_analyzers.metrics import TELEMETRY
+
+    a = torch.randn(4096, 4096, device=GPU, dtype=torch.float16)
+    options = Options(0.3, 0.3, counters_s=1.5)
+    path = tmp_path / "t.json"
+    block = record(lambda: a @ a, device=GPU, trace_path=path, options=options).block
+    seen = {name: summary["value"] for name, summary in block.telemetry.items()}
+    assert seen["window"] >= 1.5
+    assert seen["sampler_cost"] < 0.01
+    assert 300 < seen["sm_clock"] < 4000
+    assert 0.5 < seen["gpu_util"] <= 1  # back to back matmuls
+    # Every metric has a value or the reason that it has none.
+    assert TELEMETRY - set(seen) - {"step_cycles"} <= set(block.telemetry_absent)
+    for name in ("sm_active", "tensor_active", "dram_active", "sm_occupancy"):
+        if name in seen:
+            assert 0 < seen[name] <= 1, name
+    if "energy_per_step" in seen:
+        # Energy over the time of a call is a power that a board can have.
+        watts = seen["energy_per_step"] / (sorted(block.samples_us)[0] / 1e6)
+        assert 20 < watts < 3000
+    trace = read_trace(path)
+    tracks = {trace.strings[name] for name in trace.counters.name}
+    assert {"sm_clock", "throttled"} <= tracks
