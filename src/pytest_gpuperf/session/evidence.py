@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from gpuperf_analyzers.limits import Judgement, worst
+from gpuperf_analyzers.own_trace import FEWEST_STEPS_FOR_AN_INTERVAL
 
 if TYPE_CHECKING:
     from gpuperf_analyzers.analysis import Analysis, DeviceAnalysis
@@ -17,16 +18,18 @@ _TOP_OPS = 3
 def evidence_of(
     analysis: Analysis | SetAnalysis, judgements: Sequence[Judgement]
 ) -> dict[str, Any]:
-    """Shares of compute, exposed communication and idle in the steps, and the top ops.
+    """Shares of compute, exposed communication and idle, and the top ops.
 
-    Of several ranks and devices the one that the worst judgement names, else the first. Empty
-    where the trace has no device to analyze.
+    Over the steps where these are enough for an interval, else over the window, as the metrics
+    are. Of several ranks and devices the one that the worst judgement names, else the first.
+    Empty where the trace has no device to analyze.
     """
     found = _device(analysis, judgements)
     if found is None:
         return {}
     timeline = found.timeline
-    spans = timeline.steps or (timeline.window,)
+    enough = len(timeline.steps) >= FEWEST_STEPS_FOR_AN_INTERVAL
+    spans = timeline.steps if enough else (timeline.window,)
     whole = sum(s.window_ns for s in spans)
     shares: dict[str, Any] = {}
     if whole:
