@@ -56,7 +56,7 @@ def _escaped(text: str) -> str:
 
 
 def _print_table(metrics: Mapping[str, Metric]) -> None:
-    from pytest_gpuperf.cli.console import make_console, table, words
+    from pytest_gpuperf.cli.console import emit, make_console, table, words
 
     console = make_console()
     shown = table("metric", "unit", "better", "formula")
@@ -67,7 +67,8 @@ def _print_table(metrics: Mapping[str, Metric]) -> None:
             words(metric.better),
             words(f"{metric.formula}; {metric.aggregate}"),
         )
-    console.print(shown)
-    console.print(
-        words("Limits: min_NAME and max_NAME; --min-NAME and --max-NAME of `gpuperf check`.")
+    emit(console, shown)
+    emit(
+        console,
+        words("Limits: min_NAME and max_NAME; --min-NAME and --max-NAME of `gpuperf check`."),
     )
