@@ -122,13 +122,18 @@ class FlopsResult:
             yield stats.median_value("tflops", rates, source)
         else:
             yield Value("flops", float(self.flops), source=f"{source}, whole window")
-            rate = self.flops / self.window_us / 1e6
-            yield Value("tflops", rate, source=f"{source}, whole window")
+            if self.window_us > 0:
+                rate = self.flops / self.window_us / 1e6
+                yield Value("tflops", rate, source=f"{source}, whole window")
+            else:
+                yield absent("tflops", "the window has no length", source=SOURCE)
         if self.no_peak_reason:
             yield absent("hfu", self.no_peak_reason, source=SOURCE)
         elif timed:
             shares = [self.step_peak_us[i] / self.step_time_us[i] for i in timed]
             yield stats.median_value("hfu", shares, source)
+        elif self.window_us <= 0:
+            yield absent("hfu", "the window has no length", source=SOURCE)
         else:
             share = self.window_peak_us / self.window_us
             yield Value("hfu", share, source=f"{source}, whole window")

@@ -18,7 +18,6 @@ from gpuperf_analyzers.hookspecs import FlopFormula, OpCall
 from gpuperf_analyzers.trace.links import nesting
 from gpuperf_analyzers.trace.model import I64, Bool, Trace
 
-
 _LARGEST = 2**56
 """No call is of 7e16 FLOP or bytes: shapes that say so are damage, and sums would overflow."""
 

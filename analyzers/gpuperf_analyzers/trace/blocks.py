@@ -7,6 +7,8 @@ the proof that the cut was right; only a block that does not is looked at closel
 
 from __future__ import annotations
 
+import contextlib
+
 import msgspec
 
 from gpuperf_analyzers.trace import schema
@@ -15,7 +17,7 @@ from gpuperf_analyzers.trace.columns import DigitsNeeded, EventColumns
 from gpuperf_analyzers.trace.damage import Damage
 from gpuperf_analyzers.trace.model import TraceError
 from gpuperf_analyzers.trace.recovery import BOUNDARY_TRIES, Recovery
-from gpuperf_analyzers.trace.salvage import next_event
+from gpuperf_analyzers.trace.salvage import mend, next_event
 from gpuperf_analyzers.trace.text import Text
 
 _DECODE_ERRORS = (msgspec.MsgspecError, ValueError, RecursionError)
@@ -92,8 +94,20 @@ class EventList:
             columns.exact = True
             columns.add(schema.exact_block_decoder.decode(block))
         if columns.has_ranges:
-            columns.add_ranges(block)
+            self._add_ranges(block)
         return True
+
+    def _add_ranges(self, block: bytes) -> None:
+        """The counters of ranges, whose every argument is decoded: more text that may be bad."""
+        columns = self._columns
+        try:
+            columns.add_ranges(block)
+        except _DECODE_ERRORS:
+            mended = mend(block)
+            self._damage.note("repaired", mended.reason, count=max(mended.count, 1))
+            with contextlib.suppress(*_DECODE_ERRORS):
+                columns.add_ranges(mended.text)
+            columns.has_ranges = False
 
     def _decode_events(self, text: bytes) -> bool:
         return self._decode(b"[" + text + b"]")
