@@ -6,7 +6,7 @@ measured with the profiler off.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from gpuperf_analyzers.hardware import find_peak, peak_tflops
 from gpuperf_analyzers.hookspecs import Peak
@@ -63,8 +63,7 @@ def _times(block: LiveBlock) -> Iterator[Value]:
     if block.items is None:
         yield absent("throughput", "no items= or tokens= declared for a step")
     elif min(samples) > 0:
-        rates = [block.items * _US / us for us in samples]
-        yield median_value("throughput", rates, f"{block.items_unit}, {source}")
+        yield _rate("throughput", block.items * _US, samples, f"{block.items_unit}, {source}")
 
 
 def _counts(block: LiveBlock) -> Iterator[Value]:
@@ -91,8 +90,8 @@ def _flop_rates(
     else:
         yield Value("flops", float(block.flops), source=block.flops_source)
         if block.samples_us and min(block.samples_us) > 0:
-            rates = [block.flops / us / _US for us in block.samples_us]
-            yield median_value("tflops", rates, f"{block.flops_source}, {SOURCE}")
+            source = f"{block.flops_source}, {SOURCE}"
+            yield _rate("tflops", block.flops / _US, block.samples_us, source)
     ideal = _ideal_us(block, peaks, sms)
     declared = block.flops_source == "declared"
     yield _share("hfu", block, "FLOPs were declared, not counted" if declared else ideal)
@@ -109,8 +108,21 @@ def _share(name: str, block: LiveBlock, ideal_us: float | str) -> Value:
     if not block.samples_us or min(block.samples_us) <= 0:
         return absent(name, "no samples were timed")
     peak = "measured peak" if block.device_type == "cpu" else "dense peak from the table"
-    shares = [ideal_us / us for us in block.samples_us]
-    return median_value(name, shares, f"{block.flops_source} over the {peak}, {SOURCE}")
+    source = f"{block.flops_source} over the {peak}, {SOURCE}"
+    return _rate(name, ideal_us, block.samples_us, source)
+
+
+def _rate(name: str, work: float, samples_us: Sequence[float], source: str) -> Value:
+    """`work` over the median step, and over the ends of its interval.
+
+    Not the median of rates, which of an even number of samples is another: what is shown is what
+    the shown step time gives.
+    """
+    time = median_value("step_time", samples_us)
+    assert time.value is not None  # noqa: S101 - the median of samples is a number
+    ends = None if time.interval is None else (work / time.interval[1], work / time.interval[0])
+    rates = tuple(work / us for us in samples_us)
+    return Value(name, work / time.value, ends, len(rates), source, samples=rates)
 
 
 def _ideal_us(block: LiveBlock, peaks: Iterable[Peak], sms: int | None) -> float | str:

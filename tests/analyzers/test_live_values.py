@@ -35,6 +35,16 @@ def test_tflops_are_counted_flops_over_sampled_time() -> None:
     assert value.interval == pytest.approx((2e9 / 1100 / 1e6, 2e9 / 900 / 1e6))
 
 
+def test_rates_are_over_the_step_time_that_is_shown_for_an_even_number_of_samples_too() -> None:
+    block = _block(samples_us=(1000.0, 3000.0), items=6, items_unit="items")
+    values = live_values(block, peaks=())
+    # The median of 1 and 3 ms is 2 ms; the median of the two rates would be that of 1.5 ms.
+    assert values["step_time"].value == 2000.0
+    assert values["tflops"].value == pytest.approx(2e9 / 2e-3 / 1e12)
+    assert values["mfu"].value == pytest.approx(values["tflops"].value / 10)
+    assert values["throughput"].value == pytest.approx(6 / 2e-3)
+
+
 def test_a_cpus_share_of_peak_is_of_the_measured_peak() -> None:
     values = live_values(_block(), peaks=())
     assert values["hfu"].value == pytest.approx(0.2)
