@@ -16,6 +16,7 @@ from pytest_gpuperf.results import BuiltInReports, Results, option, path_option
 from pytest_gpuperf.session.collecting import DECLARED, MISTAKE, declare, select
 from pytest_gpuperf.session.declaration import DEFAULTED, Declaration, parse_defaults
 from pytest_gpuperf.session.places import DEFAULT_DIRECTORY
+from pytest_gpuperf.session.profiler_noise import without_profiler_noise
 from pytest_gpuperf.session.run import Run
 from pytest_gpuperf.session.running import ITEM, finished, judged_call, require_torch
 
@@ -189,5 +190,5 @@ def pytest_runtest_makereport(
         # An attribute of plain types crosses from a worker to the controller with the report.
         vars(report)["gpuperf_records"] = records
         text = "\n".join(section_text(record) for record in records)
-        report.sections.append(("gpuperf", text))
+        report.sections = [*without_profiler_noise(report.sections), ("gpuperf", text)]
     return report
