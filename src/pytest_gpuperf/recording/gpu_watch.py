@@ -70,7 +70,7 @@ def watch(
     peak_bytes = int(cuda.max_memory_allocated(device))
     seen = telemetry_of(sampler)
     if loop is not None:
-        with TelemetrySampler(uuids) as sampler:
+        with TelemetrySampler(uuids, dcgm=True) as sampler:
             calls = loop(min(samples.us))
         seen = joined(seen, telemetry_of(sampler, calls))
     return Watched(samples, peak_bytes, seen, sampler.absent_reason)

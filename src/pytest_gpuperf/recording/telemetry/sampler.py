@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from types import TracebackType
@@ -22,6 +23,7 @@ from pytest_gpuperf.recording.telemetry.binding import (
     reason_of,
 )
 from pytest_gpuperf.recording.telemetry.board import Board, UnknownDeviceError, open_board
+from pytest_gpuperf.recording.telemetry.dcgm import DcgmReader, dcgm_reader, means
 from pytest_gpuperf.recording.telemetry.gpm import METRICS as GPM_METRICS
 from pytest_gpuperf.recording.telemetry.gpm import GpmReader, gpm_reader
 from pytest_gpuperf.recording.telemetry.incidents import Incidents, incidents_of
@@ -98,10 +100,15 @@ class TelemetrySampler:
         What NVML may know the device by; none samples nothing.
     interval_s
         Time between two fast readings.
+    dcgm
+        Whether DCGM is asked for what GPM would tell, where there is no GPM: that takes a process.
     """
 
-    def __init__(self, uuids: Sequence[str], *, interval_s: float = FAST_S) -> None:
+    def __init__(
+        self, uuids: Sequence[str], *, interval_s: float = FAST_S, dcgm: bool = False
+    ) -> None:
         self._uuids = tuple(uuids)
+        self._dcgm = dcgm
         self._interval_s = interval_s
         self._stop = threading.Event()
         self._ready = threading.Event()
@@ -138,8 +145,17 @@ class TelemetrySampler:
         try:
             with initialized(nvml):
                 board = open_board(nvml, self._uuids)
-                with gpm_reader(nvml, board) as gpm, incidents_of(nvml, board) as incidents:
-                    _Loop(nvml, board, gpm, incidents, self.watched).run(self._ready, self._stop)
+                with (
+                    gpm_reader(nvml, board) as gpm,
+                    self._in_place_of(gpm, board) as dcgm,
+                    incidents_of(nvml, board) as incidents,
+                ):
+                    loop = _Loop(nvml, board, gpm, incidents, self.watched)
+                    loop.run(self._ready, self._stop)
+                    if isinstance(dcgm, DcgmReader):
+                        _take_over(dcgm, self.watched)
+                    elif not isinstance(gpm, GpmReader):
+                        self.watched.absent.update(dict.fromkeys(GPM_METRICS, f"{gpm}; {dcgm}"))
         except UnknownDeviceError as error:
             self.absent_reason = str(error)
         except nvml.NVMLError as error:
@@ -148,6 +164,29 @@ class TelemetrySampler:
             self.watched.lost = getattr(error, "value", None) in lost
         finally:
             self._ready.set()
+
+    @contextmanager
+    def _in_place_of(self, gpm: GpmReader | str, board: Board) -> Iterator[DcgmReader | str]:
+        """DCGM's reader where there is no GPM; or why there is none either."""
+        if isinstance(gpm, GpmReader) or board.is_slice:
+            yield "DCGM does not tell of slices"
+        elif not self._dcgm:
+            yield "DCGM is asked where a limit on a counter needs it"
+        else:
+            with dcgm_reader(self._uuids) as dcgm:
+                yield dcgm
+
+
+def _take_over(dcgm: DcgmReader, watched: Watched) -> None:
+    """What DCGM saw of the window, in place of GPM's."""
+    series = dcgm.window(watched.begin_ns, watched.end_ns or time.time_ns())
+    watched.series |= series
+    watched.whole = means(series)
+    for name in GPM_METRICS:
+        if name in series:
+            watched.absent.pop(name, None)
+        else:
+            watched.absent[name] = "DCGM gave no value in the window"
 
 
 class _Loop:
