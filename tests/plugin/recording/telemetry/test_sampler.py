@@ -128,8 +128,8 @@ def test_an_old_driver_gives_what_it_has_and_says_what_not(nvml: FakeNvml) -> No
     found = watched(1.1, calls=11)
     assert found.values["throttled"]["value"] == 1  # by the function's older name
     assert found.values["power"]["value"] == 250
-    assert found.absent["sm_active"] == "NVML says: Function Not Found"
-    assert found.absent["dram_bandwidth"] == "NVML says: Function Not Found"
+    assert found.absent["sm_active"].startswith("NVML says: Function Not Found")
+    assert found.absent["dram_bandwidth"].startswith("NVML says: Function Not Found")
     assert "energy_per_step" in found.values
 
 
@@ -152,7 +152,7 @@ def test_a_counter_without_permission_is_absent_and_asked_once(nvml: FakeNvml) -
     found, sampler = until(nvml, lambda: nvml.calls("nvmlDeviceGetClockInfo") >= 10)
     assert sampler.absent_reason is None
     assert found.absent["power"] == "NVML says: Insufficient Permissions"
-    assert found.absent["sm_active"] == "NVML says: Insufficient Permissions"
+    assert found.absent["sm_active"].startswith("NVML says: Insufficient Permissions")
     assert nvml.calls("nvmlDeviceGetPowerUsage") == 1
     assert "sm_clock" in found.values
     assert "other_contexts" not in found.values
