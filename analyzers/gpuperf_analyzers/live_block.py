@@ -35,7 +35,8 @@ class LiveBlock:
     samples_us
         Time of each sample with the profiler off, µs per step.
     stop
-        Why sampling ended: ``interval``, ``max_time``, ``samples``.
+        Why sampling ended: ``interval``, ``noise`` (settled, the interval out of reach),
+        ``max_time``, ``samples``.
     warmup_us, warmup_calls, first_call_us
         What was spent before the first sample; the first call apart.
     steps

@@ -13,6 +13,8 @@ if TYPE_CHECKING:
     from pytest_gpuperf.recording.sampling import Samples, Warmup
     from pytest_gpuperf.recording.worker_threads import ThreadWatch
 
+_LEFTOVER_BYTES = 2**20
+
 _told: set[str] = set()
 _SELDOM = 0.5
 """Share of the rate asked for below which it is told."""
@@ -40,6 +42,7 @@ def value_notes(value: object) -> tuple[str, ...]:
 def sample_notes(samples: Samples, warmup: Warmup, options: Options) -> tuple[str, ...]:
     """Notes on samples that deserve less trust, or are not what they seem."""
     from gpuperf_analyzers.stats import FEWEST_SAMPLES
+    from pytest_gpuperf.recording.sample_shape import shape_notes
 
     notes = []
     if not warmup.steady:
@@ -51,7 +54,21 @@ def sample_notes(samples: Samples, warmup: Warmup, options: Options) -> tuple[st
         )
     if samples.calls_per_sample > 1:
         notes.append(f"a sample is the mean of {samples.calls_per_sample} calls")
-    return tuple(notes)
+    return (*notes, *shape_notes(samples.us))
+
+
+def leftover_notes(grown_bytes: int) -> tuple[str, ...]:
+    """A note where tensors that the samples made are still alive after them.
+
+    Parameters
+    ----------
+    grown_bytes
+        Bytes alive after the samples, beyond those alive before them.
+    """
+    if grown_bytes < _LEFTOVER_BYTES:
+        return ()
+    grown = f"{grown_bytes / 2**20:.1f} MiB"
+    return (f"the samples left {grown} more tensors alive: something keeps what calls make",)
 
 
 def thread_notes(watch: ThreadWatch) -> tuple[str, ...]:

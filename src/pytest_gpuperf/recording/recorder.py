@@ -11,12 +11,16 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 from gpuperf_analyzers.live_block import LiveBlock
+from pytest_gpuperf.recording.busy_cpus import watch_others
 from pytest_gpuperf.recording.coordination import SOLO, Coordinator
 from pytest_gpuperf.recording.devices import device_title
 from pytest_gpuperf.recording.errors import RecordingError, import_torch
 from pytest_gpuperf.recording.flop_count import FlopCount, count_flops
 from pytest_gpuperf.recording.gpu_watch import looped, watch
+from pytest_gpuperf.recording.inputs import input_notes
+from pytest_gpuperf.recording.memory import alive_bytes
 from pytest_gpuperf.recording.notes import (
+    leftover_notes,
     sample_notes,
     telemetry_notes,
     thread_notes,
@@ -130,7 +134,7 @@ def record(
             counted = counting(device)
             value, first_call_us = _first_call(workload, timer)
             at_first = counted()
-            notes = (*value_notes(value), *observers())
+            notes = (*value_notes(value), *input_notes(step, device), *observers())
             block = _with_declared(block, timer, options)
             block = _with_flops(block, workload, device, options, coordinator, config)
             ask = None if decided is None else partial(_ask, decided, block)
@@ -208,10 +212,19 @@ def _timed(
     peak: int | None = None
     telemetry = Telemetry()
     notes: tuple[str, ...] = ()
+    others: tuple[str, ...] = ()
+
+    def take() -> Samples:
+        nonlocal others
+        seen = watch_others(siblings=coordinator.world_size > 1)
+        samples = sampling.run(warmup.call_us)
+        others = seen()
+        return samples
+
     sampling = Sampling(workload, timer, options, coordinator, regions, decided)
     with garbage_collection_off(freeze=True):
         warmup = warm_up(workload, timer, options.warmup_s, coordinator)
-        take = partial(sampling.run, warmup.call_us)
+        held = alive_bytes(device)
         if device.type != "cuda":
             samples = take()
         else:
@@ -220,7 +233,8 @@ def _timed(
             watched = watch(device, take, loop if seconds else None)
             samples, peak, telemetry = watched.samples, watched.peak_bytes, watched.telemetry
             notes = telemetry_notes(watched.absent_reason, telemetry.values)
-    notes = (*sample_notes(samples, warmup, options), *notes)
+        kept = leftover_notes(alive_bytes(device) - held)
+    notes = (*sample_notes(samples, warmup, options), *others, *kept, *notes)
     return _Timed(warmup, samples, peak, telemetry, notes)
 
 

@@ -25,7 +25,9 @@ _WARMUP_ROUNDS = 8
 _SAMPLE_ROUNDS = 16
 _ROUND_LIMIT = 256
 _DRIFT = 0.05
-_STOPS = ("interval", "max_time", "samples")
+_STOPS = ("interval", "noise", "max_time", "samples")
+_SETTLED = 0.05
+_SETTLED_SAMPLES = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +106,7 @@ class Samples:
 
     us: tuple[float, ...]
     stop: str
-    """``interval``, ``max_time`` or ``samples``."""
+    """``interval``, ``noise``, ``max_time`` or ``samples``."""
     calls_per_sample: int
 
 
@@ -127,6 +129,7 @@ class Sampling:
         self._regions = regions
         self._decided = decided
         self._calls = 1
+        self._noise: list[tuple[int, float]] = []
 
     def run(self, call_us: float) -> Samples:
         """Sample until the stop rule of :meth:`_next_round` holds.
@@ -181,17 +184,20 @@ class Sampling:
         """Why to stop, or "" and how many samples to take next (rank 0's opinion).
 
         Sampling ends at the first of: the 95% interval of the median is within
-        ``interval_target`` and `decided`, where given, agrees; ``max_time_s`` is spent;
-        ``max_samples`` are taken. `decided` never ends sampling by itself: stopping at the
-        first interval that happens to miss a limit would make false alarms likelier.
+        ``interval_target``, or the noise has settled, and `decided`, where given, agrees;
+        ``max_time_s`` is spent; ``max_samples`` are taken. `decided` never ends sampling by
+        itself: stopping at the first interval that happens to miss a limit would make false
+        alarms likelier.
         """
         options = self._options
         missing = options.min_samples - len(samples)
         if missing > 0 and spent_s >= options.max_time_s:
             return "", 1
         if missing <= 0:
-            if self._narrow(samples) and (self._decided is None or self._decided(tuple(samples))):
-                return "interval", 0
+            narrow = self._narrow(samples)
+            settled = not narrow and self._settled(samples, spent_s)
+            if (narrow or settled) and (self._decided is None or self._decided(tuple(samples))):
+                return "interval" if narrow else "noise", 0
             if spent_s >= options.max_time_s:
                 return "max_time", 0
         if len(samples) >= options.max_samples:
@@ -202,14 +208,36 @@ class Sampling:
             wanted = min(wanted, missing)
         return "", min(wanted, _ROUND_LIMIT, options.max_samples - len(samples))
 
-    def _narrow(self, samples: list[float]) -> bool:
-        """Whether the median's interval is within the target."""
+    def _settled(self, samples: list[float], spent_s: float) -> bool:
+        """Whether the noise is known, and known to keep the target out of reach.
+
+        Half of the time is spent on 64 samples or more, their standard deviation over their mean
+        has stayed within 5% since there were half as many, and an interval that narrows with the
+        root of their number will still be wider than the target when the time is over.
+        """
+        from statistics import fmean, pstdev
+
+        mean = fmean(samples)
+        count = len(samples)
+        self._noise.append((count, pstdev(samples, mean) / mean if mean > 0 else 0.0))
+        limit_s = self._options.max_time_s
+        if count < _SETTLED_SAMPLES or spent_s < limit_s / 2:
+            return False
+        latest = [noise for taken, noise in self._noise if 2 * taken >= count]
+        if len(latest) < 2 or max(latest) > (1 + _SETTLED) * min(latest):
+            return False
+        reach = max(1.0, limit_s / spent_s) ** 0.5
+        return not self._narrow(samples, reach)
+
+    def _narrow(self, samples: list[float], reach: float = 1.0) -> bool:
+        """Whether the median's interval, narrowed by `reach`, is within the target."""
         from gpuperf_analyzers.stats import median, median_interval
 
         interval = median_interval(samples)
         if interval is None:
             return False
-        return (interval[1] - interval[0]) / 2 <= self._options.interval_target * median(samples)
+        half = (interval[1] - interval[0]) / 2
+        return half <= reach * self._options.interval_target * median(samples)
 
     def _round(self, size: int, deadline: float) -> list[float]:
         """`size` samples in µs a call, fewer where `deadline` passes."""

@@ -7,6 +7,12 @@ from gpuperf_analyzers.failure_text import evidence_text, limit_text
 from gpuperf_analyzers.metrics import BUILTIN
 from pytest_gpuperf.report.columns import Record, notes_of, on_cpu
 
+_STOPS = {
+    "interval": " until the interval was narrow",
+    "noise": " until the noise had settled",
+    "max_time": " until max_time",
+    "samples": " (as many as are taken)",
+}
 _UNITS = {metric.name: metric.unit for metric in BUILTIN}
 
 
@@ -35,7 +41,12 @@ def _head(record: Record) -> str:
     samples = record.get("samples_us") or ()
     if samples:
         timer = f" by {record['timer']} clock" if record.get("timer") else ""
-        parts.append(f"{len(samples)} samples{timer} after {show(_warmup(record), 'us')} warm-up")
+        stop = _STOPS.get(str(record.get("stop")), "")
+        parts.append(
+            f"{len(samples)} samples{timer}{stop} after {show(_warmup(record), 'us')} warm-up"
+        )
+        if record.get("first_call_us"):
+            parts.append(f"first call {show(float(record['first_call_us']), 'us')}")
     return "gpuperf: " + ", ".join(parts)
 
 

@@ -516,3 +516,32 @@ def test_ranks_take_turns_at_the_peak_and_a_busy_machine_is_searched_once(
     assert recorder._cpu_peaks(["fp32"], second) == ({}, ("busy",))
     assert turns == [("fp32", "never", 1)]
     assert second.barriers == 2
+
+
+def test_tensors_that_calls_leave_alive_are_told_and_replaced_ones_are_not(
+    measured: Callable[..., Recorded],
+) -> None:
+    kept: list[torch.Tensor] = []
+
+    def leaking() -> None:
+        if len(kept) < 400:
+            kept.append(torch.randn(64, 1024))  # 256 KiB a call
+        time.sleep(0.002)
+
+    options = Options(0.01, 0.1, measure_peak=False)
+    told = [note for note in measured(leaking, options).block.notes if "alive" in note]
+    assert len(told) == 1
+    last: list[torch.Tensor] = []
+
+    def replacing() -> None:
+        last[:] = [torch.randn(64, 1024)]
+        time.sleep(0.002)
+
+    clean = measured(replacing, options).block
+    assert not any("alive" in note for note in clean.notes)
+
+
+def test_an_input_of_zeros_is_told(measured: Callable[..., Recorded]) -> None:
+    x = torch.zeros(64, 64)
+    notes = measured(lambda: x @ x).block.notes
+    assert any("an input of shape 64x64 is all zeros" in note for note in notes)

@@ -71,13 +71,37 @@ def test_equal_samples_stop_at_the_interval_with_the_value_of_one_call(clock: Cl
     assert done.calls_per_sample == 1
 
 
-def test_wide_samples_go_on_until_the_time_is_spent(clock: Clock) -> None:
+def test_samples_whose_noise_still_changes_go_on_until_the_time_is_spent(clock: Clock) -> None:
+    calls = 0
+
+    def step() -> None:
+        nonlocal calls
+        calls += 1
+        # One call of 64 takes four times as long as the last such one: the spread keeps growing.
+        slow = 0.01 * 4.0 ** (calls // 64) if calls % 64 == 0 else 0.0
+        clock.take((0.001 if calls % 2 else 0.003) + slow)
+
+    done = take_samples(clock, Workload(step), 1000.0, Options(max_time_s=1.0))
+    assert done.stop == "max_time"
+    assert sum(done.us) == pytest.approx(clock.now * 1e6)
+
+
+def test_noise_that_has_settled_ends_sampling_where_more_time_would_not_do(clock: Clock) -> None:
     calls = durations(clock, 0.001, 0.003)
     done = take_samples(clock, Workload(lambda: next(calls)), 1000.0, Options(max_time_s=1.0))
     # The median's interval of a 1 ms / 3 ms workload spans both values: never within 2%.
+    assert done.stop == "noise"
+    assert 0.5 <= clock.now <= 0.7  # half of the time, and the round under way
+    assert sum(done.us) == pytest.approx(clock.now * 1e6)
+
+
+def test_settled_noise_does_not_end_sampling_while_a_limit_is_open(clock: Clock) -> None:
+    calls = durations(clock, 0.001, 0.003)
+    done = take_samples(
+        clock, Workload(lambda: next(calls)), 1000.0, Options(max_time_s=1.0), lambda _: False
+    )
     assert done.stop == "max_time"
     assert clock.now == pytest.approx(1.0, abs=0.004)
-    assert sum(done.us) == pytest.approx(clock.now * 1e6)
 
 
 def test_undecided_limits_keep_sampling_and_decided_ones_do_not_end_it(clock: Clock) -> None:
@@ -86,7 +110,8 @@ def test_undecided_limits_keep_sampling_and_decided_ones_do_not_end_it(clock: Cl
     assert never.stop == "max_time"
     calls = durations(clock, 0.001, 0.003)
     wide = Workload(lambda: next(calls))
-    always = take_samples(clock, wide, 1000.0, Options(max_time_s=0.2), lambda _: True)
+    # Too little time for 64 samples, below which the noise is not said to have settled.
+    always = take_samples(clock, wide, 1000.0, Options(max_time_s=0.1), lambda _: True)
     assert always.stop == "max_time"
 
 
