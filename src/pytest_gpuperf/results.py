@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,6 +15,9 @@ if TYPE_CHECKING:
     from pytest_gpuperf.session.run import Run
 
 Record = Mapping[str, Any]
+
+_RUN_AGAIN = ("rerun", "retried")
+"""Outcomes that pytest-rerunfailures and pytest-retry give a run that is not the test's last."""
 
 
 def option(config: pytest.Config, name: str) -> Any:
@@ -70,10 +74,22 @@ class Results:
         self._config = config
         self._run = run
         self._lines: list[str] = []
+        self._errors: list[str] = []
+        self._earlier_runs: Counter[str] = Counter()
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        """Keep the records that came with a report, from here or from a worker."""
-        self._run.records += getattr(report, "gpuperf_records", [])
+        """Keep the records that came with a report, from here or from a worker.
+
+        Of a test that is run again the last run counts; a note says how many came before.
+        """
+        if report.outcome in _RUN_AGAIN:
+            self._earlier_runs[report.nodeid] += 1
+            return
+        records = getattr(report, "gpuperf_records", [])
+        earlier = self._earlier_runs[report.nodeid]
+        for record in records if earlier else ():
+            record["notes"] = [*record["notes"], f"run {earlier + 1} of a test that failed before"]
+        self._run.records += records
 
     @pytest.hookimpl(trylast=True)
     def pytest_sessionfinish(self) -> None:
@@ -90,15 +106,16 @@ class Results:
                 if path is None and report.option == "json" and report_wanted:
                     path = self._run.directory / "report.json"
                 if path is not None:
-                    self._lines.append(self._write(report, path))
+                    self._write(report, path)
 
-    def _write(self, report: Report, path: Path) -> str:
-        """Write one report; the line that says where it is, or why it is not."""
+    def _write(self, report: Report, path: Path) -> None:
+        """Write one report, and keep the line that says where it is, or why it is not."""
         try:
             report.write(self._run.records, path)
         except OSError as error:
-            return f"gpuperf: {path} could not be written: {error}"
-        return f"gpuperf: report in {path}"
+            self._errors.append(f"gpuperf: {path} could not be written: {error}")
+        else:
+            self._lines.append(f"gpuperf: report in {path}")
 
     def pytest_terminal_summary(
         self, terminalreporter: pytest.TerminalReporter, config: pytest.Config
@@ -110,9 +127,9 @@ class Results:
 
             table = bool(option(config, "report"))
             terminal_summary(self._run.records, terminalreporter, config, table=table)
-        if config.option.verbose >= 0:
-            for line in self._lines:
-                terminalreporter.write_line(line)
+        # A report that is asked for and missing is said to the quietest of runs.
+        for line in (*self._errors, *(self._lines if config.option.verbose >= 0 else ())):
+            terminalreporter.write_line(line)
 
     def _told_elsewhere(self) -> bool:
         """Whether another rank of a surrounding torchrun tells the results of all."""

@@ -101,7 +101,14 @@ def _git(root: Path, *arguments: str) -> str:
 
 
 def write_whole(target: Path, text: str) -> None:
-    """Write `text` so that no reader ever sees a part of it."""
+    """Write `text` so that no reader ever sees a part of it.
+
+    What is no file, such as ``/dev/stdout`` or a pipe, is written to and stays what it is.
+    """
+    if target.exists() and not target.is_file() and not target.is_dir():
+        with target.open("w", encoding="utf-8") as out:
+            out.write(text)
+        return
     target.parent.mkdir(parents=True, exist_ok=True)
     handle, temporary = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
     try:

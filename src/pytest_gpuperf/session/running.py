@@ -24,6 +24,8 @@ from pytest_gpuperf.session.run import Run
 ITEM = pytest.StashKey[Gpuperf]()
 """The fixture object of each test that measures, while it runs."""
 _RECORDS = pytest.StashKey[list[dict[str, Any]]]()
+_PROPERTY = "gpuperf."
+"""What the names of our JUnit properties begin with."""
 
 _ASYNC = "an async test is left alone: measure a function that runs to its end (asyncio.run)"
 _NEVER_CALLED = (
@@ -86,7 +88,9 @@ def finished(item: pytest.Item) -> list[dict[str, Any]]:
     item.stash[_RECORDS] = []
     if ITEM in item.stash:
         del item.stash[ITEM]  # samples and values of a whole run would add up
-    item.user_properties += [p for record in records for p in _properties(record)]
+    # A test that is run again tells its last run only.
+    others = [p for p in item.user_properties if not p[0].startswith(_PROPERTY)]
+    item.user_properties[:] = [*others, *(p for record in records for p in _properties(record))]
     return records
 
 
@@ -188,7 +192,7 @@ def _tidy(
 
 def _properties(record: dict[str, Any]) -> list[tuple[str, object]]:
     """The record as JUnit XML properties: the verdict, the limited values and the step time."""
-    prefix = f"gpuperf.{record['name']}." if record["name"] else "gpuperf."
+    prefix = f"{_PROPERTY}{record['name']}." if record["name"] else _PROPERTY
     properties: list[tuple[str, object]] = []
     if record["verdict"] is not None:
         properties.append((f"{prefix}verdict", record["verdict"]))

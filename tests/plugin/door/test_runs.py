@@ -79,6 +79,43 @@ def test_a_report_that_cannot_be_written_is_said_and_changes_no_outcome(
     result.stdout.fnmatch_lines(["gpuperf: *a.json could not be written: *"])
 
 
+def test_even_a_quiet_run_says_that_a_report_could_not_be_written(
+    project, pytester: pytest.Pytester
+) -> None:
+    (pytester.path / "file").touch()
+    result = project(TWO, "--gpuperf-json=file/a.json", "-k", "fast", "-q")
+    result.stdout.fnmatch_lines(["gpuperf: *a.json could not be written: *"])
+
+
+RUN_AGAIN = """
+    import pytest
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_protocol(item, nextitem):
+        # What plugins that run failed tests again do: the same item, a report of its own outcome.
+        from _pytest.runner import runtestprotocol
+        for report in runtestprotocol(item, nextitem=nextitem, log=False):
+            if report.when == "call":
+                report.outcome = "rerun"
+            item.ihook.pytest_runtest_logreport(report=report)
+        item._initrequest()
+        return (yield)
+"""
+
+
+def test_of_a_test_that_is_run_again_the_last_run_is_told(
+    project, pytester: pytest.Pytester
+) -> None:
+    pytester.makeconftest(RUN_AGAIN)
+    result = project(TWO, "--gpuperf-report", "--junitxml=j.xml", "-k", "slow")
+    assert result.parseoutcomes()["failed"] == 1
+    report = json.loads((pytester.path / ".gpuperf" / "report.json").read_text())
+    (only,) = report["results"]
+    assert "run 2 of a test that failed before" in only["notes"]
+    # pytest itself writes down every run; each tells its own numbers and no earlier ones.
+    assert (pytester.path / "j.xml").read_text().count('name="gpuperf.verdict"') == 2
+
+
 def test_a_report_format_of_a_conftest_is_written_where_its_own_option_says(
     project, pytester: pytest.Pytester
 ) -> None:

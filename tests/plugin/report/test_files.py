@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 from pathlib import Path
 
@@ -98,3 +99,17 @@ def test_a_section_lists_limits_values_evidence_and_trace() -> None:
     assert "  note: coverage is tracing" in lines
     assert "  trace: .gpuperf/a/rank0.json.gz" in lines
     assert "peak_memory" not in text
+
+
+def test_a_report_into_what_is_no_file_leaves_it_what_it_is(tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    try:
+        write_markdown([record()], pipe)
+        written = os.read(reader, 1 << 16).decode()
+    finally:
+        os.close(reader)
+    assert written.startswith("# gpuperf\n")
+    assert pipe.is_fifo()
+    assert list(tmp_path.iterdir()) == [pipe]
