@@ -9,22 +9,20 @@ from importlib import import_module
 from typing import Any
 
 _HOME = {
-    "Summary": "summary",
-    "Telemetry": "sampler",
+    "Telemetry": "summary",
     "TelemetrySampler": "sampler",
     "device_uuids": "identity",
     "driver_version": "binding",
-    "other_users": "tenants",
+    "telemetry_of": "summary",
     "track_events": "tracks",
 }
 
 __all__ = [
-    "Summary",
     "Telemetry",
     "TelemetrySampler",
     "device_uuids",
     "driver_version",
-    "other_users",
+    "telemetry_of",
     "track_events",
 ]
 

@@ -41,7 +41,9 @@ FAST_S = 0.02
 SLOW_S = 0.5
 MOST_COST = 0.008
 """Share of a core at which the sampler slows itself down."""
-_READY_S = 5.0
+_READY_S = 15.0
+"""A driver that is being loaded, and DCGM's first row, take seconds."""
+_LATE = f"NVML did not answer within {_READY_S:g} s"
 _JOIN_S = 5.0
 _ALSO_AT_THE_END = ("energy", "gpu_util", "nvlink_rx_total", "nvlink_tx_total")
 """Counters that look back: read once more when the workload has ended."""
@@ -114,6 +116,8 @@ class TelemetrySampler:
         self._ready = threading.Event()
         self._thread: threading.Thread | None = None
         self.watched = Watched(interval_s)
+        self.late = False
+        """Whether the driver took so long that nothing is sampled."""
         self.absent_reason: str | None = None
         """Why nothing was sampled, or nothing more; None where all went well."""
 
@@ -124,7 +128,11 @@ class TelemetrySampler:
         self._thread = threading.Thread(target=self._run, name="gpuperf-nvml", daemon=True)
         self._thread.start()
         # Opening NVML takes the CPU: it must be over before anything is timed.
-        self._ready.wait(_READY_S)
+        if not self._ready.wait(_READY_S):
+            # What begins in the middle of the window would pass for all of it.
+            self.late = True
+            self._stop.set()
+            self.absent_reason = _LATE
         return self
 
     def __exit__(

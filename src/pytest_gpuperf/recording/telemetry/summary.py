@@ -89,7 +89,7 @@ def telemetry_of(sampler: TelemetrySampler, calls: int | None = None) -> Telemet
     for name, counter in _MADE_OF.items():
         if counter in watched.absent:
             absent.setdefault(name, watched.absent[counter])
-    if watched.begin_ns:
+    if watched.begin_ns and not sampler.late:
         values = _aggregated(watched) | _clock_events(watched) | _utilization(watched, absent)
         values |= _energy(watched, calls, absent) | _conditions(watched)
     if sampler.absent_reason is not None:

@@ -13,6 +13,7 @@ import pynvml
 import pytest
 
 from gpuperf_analyzers.metrics import TELEMETRY
+from pytest_gpuperf.recording.telemetry import sampler as sampler_module
 from pytest_gpuperf.recording.telemetry.binding import driver_version
 from pytest_gpuperf.recording.telemetry.sampler import TelemetrySampler
 from pytest_gpuperf.recording.telemetry.summary import Telemetry, joined, telemetry_of
@@ -218,6 +219,17 @@ def test_a_device_that_nvml_does_not_know_is_named(nvml: FakeNvml) -> None:
     with TelemetrySampler(()) as sampler:
         pass
     assert sampler.absent_reason == "the device has no UUID that NVML knows"
+
+
+def test_a_driver_that_answers_late_is_not_taken_for_the_whole_window(
+    nvml: FakeNvml, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sampler_module, "_READY_S", 0.0)
+    with TelemetrySampler(["GPU-1"]) as sampler:
+        time.sleep(0.2)
+    found = telemetry_of(sampler, calls=2)
+    assert found.values == {}
+    assert "did not answer" in found.absent[""]
 
 
 def test_incidents_within_the_window_are_counted(nvml: FakeNvml) -> None:
