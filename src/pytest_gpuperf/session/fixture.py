@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal, NoReturn, TypeVar
 import pytest
 
 from gpuperf_analyzers.limits import LimitError, Verdict
+from pytest_gpuperf.session.clock import REPLACED, clock_is_replaced
 from pytest_gpuperf.session.declaration import Declaration, with_call
 from pytest_gpuperf.session.measurement import Measurement
 from pytest_gpuperf.session.places import folder_name
@@ -38,15 +39,21 @@ class Gpuperf:
     results
         All of this test, in order.
     extra_info
-        Whatever the test wants to be kept beside the numbers in the report.
+        Whatever the test wants to be kept beside the numbers in the report: a dict of its own.
+    kept
+        The list behind ``results``, which the session judges and tidies.
+    ended
+        Whether the test has been judged: what is measured later would be judged by nobody.
     """
 
     def __init__(self, test: str, declaration: Declaration, run: Run) -> None:
         self.test = test
         self.declaration = declaration
-        self.results: list[Measurement] = []
-        self.extra_info: dict[str, object] = {}
+        self.kept: list[Measurement] = []
         self.called = False
+        self.ended = False
+        self._extra_info: dict[str, object] = {}
+        self._asked = 0
         self._run = run
         self._device: torch.device | None = None
         self._region_limits: dict[str, tuple[Limit, ...]] = {}
@@ -60,9 +67,26 @@ class Gpuperf:
         RuntimeError
             Nothing has been measured yet.
         """
-        if not self.results:
+        if not self.kept:
             raise RuntimeError("gpuperf.result: nothing has been measured yet in this test")
-        return self.results[-1]
+        return self.kept[-1]
+
+    @property
+    def results(self) -> tuple[Measurement, ...]:
+        """All measurements of this test, in order."""
+        return tuple(self.kept)
+
+    @property
+    def extra_info(self) -> dict[str, object]:
+        """What the test wants to be kept beside the numbers in the report."""
+        return self._extra_info
+
+    @extra_info.setter
+    def extra_info(self, info: Mapping[str, object]) -> None:
+        __tracebackhide__ = True
+        if not isinstance(info, Mapping):
+            raise pytest.UsageError(f"gpuperf.extra_info: {info!r} is not a mapping")
+        self._extra_info = dict(info)
 
     @property
     def device(self) -> torch.device:
@@ -82,7 +106,7 @@ class Gpuperf:
             except RecordingError as error:
                 if self.declaration.device_asked == "marker":
                     pytest.skip(f"{Verdict.UNMEASURED}: {error}")
-                pytest.fail(str(error), pytrace=False)
+                raise pytest.fail.Exception(str(error), pytrace=False) from None
         return self._device
 
     def __call__(self, fn: Callable[..., T], /, *args: Any, name: str = "", **kwargs: Any) -> T:
@@ -135,7 +159,7 @@ class Gpuperf:
             `fn` is not callable, or a keyword cannot be understood.
         """
         __tracebackhide__ = True
-        self.called = True
+        self._begin(name)
         declaration = self._declared(
             items=items,
             tokens=tokens,
@@ -147,8 +171,13 @@ class Gpuperf:
         )
         if not callable(fn):
             raise pytest.UsageError(f"gpuperf: {fn!r} is not a function to measure")
+        for word, function in (("setup", setup), ("teardown", teardown)):
+            if function is not None and not callable(function):
+                raise pytest.UsageError(f"gpuperf: {word}={function!r} is not a function")
         if self._run.disabled:
             return self._once(fn, setup, teardown, name)
+        if clock_is_replaced():  # before anything of ours takes it for the machine's
+            self._refuse(name, REPLACED)
         from pytest_gpuperf.recording import RecordingError
         from pytest_gpuperf.session.measuring import measure
 
@@ -201,7 +230,7 @@ class Gpuperf:
             `make_step` is a closure or a lambda, or the ranks asked for cannot be had.
         """
         __tracebackhide__ = True
-        self.called = True
+        self._begin(name)
         declaration = self._declared(
             items=items,
             tokens=tokens,
@@ -211,6 +240,7 @@ class Gpuperf:
             steps=steps,
             timeout=timeout,
         )
+        from pytest_gpuperf.recording import RecordingError
         from pytest_gpuperf.session.ddp_failure import RankFailure
         from pytest_gpuperf.session.measuring_ranks import measure_ranks, run_ranks_once
 
@@ -221,6 +251,8 @@ class Gpuperf:
                 self._keep(Measurement(name=name, reason=DISABLED))
             else:
                 self._keep(measure_ranks(make_step, world_size, backend, request))
+        except RecordingError as error:
+            self._refuse(name, str(error))
         except RankFailure as failure:
             raise pytest.fail.Exception(str(failure), pytrace=False) from None
         except ValueError as error:
@@ -239,11 +271,24 @@ class Gpuperf:
         __tracebackhide__ = True
         from pytest_gpuperf.recording.regions import region
 
+        if not isinstance(name, str) or not name:
+            raise pytest.UsageError(f"gpuperf.region: {name!r} is not a name")
         if name not in self._region_limits and limits:
             from pytest_gpuperf.session.judging import region_limits
 
             self._region_limits[name] = region_limits(name, limits, self._run.metrics())
         return region(name)
+
+    def _begin(self, name: str) -> None:
+        """Refuse what cannot be kept: a name that is no text, a test that is over."""
+        __tracebackhide__ = True
+        if not isinstance(name, str):
+            raise pytest.UsageError(f"gpuperf: name={name!r} is not a text")
+        if self.ended:
+            raise pytest.UsageError(
+                "gpuperf: this test has been judged already: measure in its body or its set-up"
+            )
+        self.called = True
 
     def _declared(self, **written: object) -> Declaration:
         __tracebackhide__ = True
@@ -273,9 +318,10 @@ class Gpuperf:
         from pytest_gpuperf.session.measuring import Request
 
         folder = self._run.traces / folder_name(self.test)
-        if not self.results and torchrun_place() is None:
+        if not self._asked and torchrun_place() is None:
             shutil.rmtree(folder, ignore_errors=True)  # what an earlier run of this test left
-        place = f"{len(self.results)}" + (f"-{folder_name(name)}" if name else "")
+        place = f"{self._asked}" + (f"-{folder_name(name)}" if name else "")
+        self._asked += 1
         regions: Mapping[str, tuple[Limit, ...]] = self._region_limits
         return Request(
             name=name,
@@ -290,7 +336,7 @@ class Gpuperf:
         """End the test: there is no value that the rest of its body could go on with."""
         __tracebackhide__ = True
         self._keep(Measurement(name=name, verdict=Verdict.INVALID, reason=reason))
-        pytest.fail(f"{Verdict.INVALID} {reason}", pytrace=False)
+        raise pytest.fail.Exception(f"{Verdict.INVALID} {reason}", pytrace=False) from None
 
     def _keep(self, measurement: Measurement) -> None:
-        self.results.append(measurement)
+        self.kept.append(measurement)

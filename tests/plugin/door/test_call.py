@@ -479,6 +479,7 @@ def test_the_options_device_is_the_fixtures_and_a_device_that_is_not_here_fails(
     result = project(source, "--gpuperf-device=cuda:99")
     assert result.ret == pytest.ExitCode.TESTS_FAILED
     result.stdout.fnmatch_lines(["*there is no 'cuda:99' here*"])
+    result.stdout.no_fnmatch_line("*During handling*")
     assert project(source, "--gpuperf-device=tpu").ret == pytest.ExitCode.USAGE_ERROR
 
 
