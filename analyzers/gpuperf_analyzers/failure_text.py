@@ -49,13 +49,19 @@ def failure_text(record: Mapping[str, Any]) -> str:
     ]
     on_cpu = record.get("device_type") == "cpu"
     lines = [limit_text(judgement, on_cpu=on_cpu) for judgement in short] or [
-        harmless(record.get("failure") or record.get("verdict", ""), 300)
+        _told(str(record.get("verdict") or ""), str(record.get("failure") or ""))
     ]
     evidence = evidence_text(record.get("evidence") or {})
     if evidence:
         lines.append(f"evidence: {evidence}")
-    lines.append(_next_text(short, record.get("traces") or ()))
+    if short or record.get("traces"):
+        lines.append(_next_text(short, record.get("traces") or ()))
     return "\n".join(lines)
+
+
+def _told(verdict: str, reason: str) -> str:
+    """A verdict that no limit gave, with its reason."""
+    return harmless(f"{verdict} {reason}" if reason else verdict, 300)
 
 
 def limit_text(judgement: Mapping[str, Any], *, on_cpu: bool = False) -> str:

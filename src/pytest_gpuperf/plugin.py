@@ -18,7 +18,14 @@ from pytest_gpuperf.session.declaration import DEFAULTED, Declaration, parse_def
 from pytest_gpuperf.session.places import DEFAULT_DIRECTORY
 from pytest_gpuperf.session.profiler_noise import without_profiler_noise
 from pytest_gpuperf.session.run import Run
-from pytest_gpuperf.session.running import ITEM, finished, judged_call, require_torch
+from pytest_gpuperf.session.running import (
+    BODY,
+    BODY_IS_MEASURED,
+    ITEM,
+    finished,
+    judged_call,
+    require_torch,
+)
 
 if TYPE_CHECKING:
     import pluggy
@@ -38,7 +45,8 @@ _INI_HELP = {
     "max_time": 'time after which no further sample is begun ("2s")',
     "steps": "profiled steps (3)",
     "timeout": 'time limit of the ranks of one gpuperf.ddp call ("60s")',
-    "timer": "wall or event",
+    "timer": "wall, event, graph or kernel (by default event on CUDA, wall elsewhere)",
+    "l2": "a GPU's L2 cache before each sample: hot or cold",
     "dtype": "dtype that declared FLOPs are executed in",
     "device": "device to measure on",
 }
@@ -154,6 +162,8 @@ def gpuperf(request: pytest.FixtureRequest) -> Gpuperf:
     if not run.disabled:
         require_torch()
     item = request.node
+    if BODY in item.stash:
+        pytest.fail(BODY_IS_MEASURED, pytrace=False)
     declaration = item.stash.get(DECLARED, None) or run.defaults
     measured = Fixture(item.nodeid, declaration, run)
     item.stash[ITEM] = measured

@@ -144,11 +144,15 @@ def _written_whole(path: Path, events: MakeEvents | None) -> Iterator[Path]:
 
     `events` makes counter events to be written along.
     """
+    failed = f"gpuperf: the trace is missing from {path.parent}"
+    mend = "is the disk full, or a limit on the size of files in force?"
     path.parent.mkdir(parents=True, exist_ok=True)
     plain = path.with_name(f".{path.name}.{os.getpid()}.tmp.json")
     packed = plain.with_suffix(".gz")
     try:
         yield plain
+        if not plain.is_file():  # torch says why on the standard error only
+            raise RecordingError(f"{failed}: the profiler could not write it ({mend})")
         if path.suffix == ".gz":
             with gzip.open(packed, "wb", compresslevel=4) as target:
                 copy_with_events(plain, cast("BinaryIO", target), events)
@@ -159,6 +163,9 @@ def _written_whole(path: Path, events: MakeEvents | None) -> Iterator[Path]:
             packed.replace(path)
         else:
             plain.replace(path)
+    except OSError as error:
+        raise RecordingError(f"{failed}: {error.strerror or error} ({mend})") from error
     finally:
-        plain.unlink(missing_ok=True)
-        packed.unlink(missing_ok=True)
+        # torch writes beside the name that it is given, and leaves the rest where it fails.
+        for rest in (plain, packed, plain.with_name(f"{plain.name}.tmp")):
+            rest.unlink(missing_ok=True)

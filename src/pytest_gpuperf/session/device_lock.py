@@ -10,12 +10,16 @@ import contextlib
 import os
 import re
 import tempfile
+import threading
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     import torch
+
+_here = threading.Lock()
+"""Held while this process measures."""
 
 
 @contextlib.contextmanager
@@ -25,19 +29,37 @@ def device_lock(devices: Iterable[torch.device]) -> Iterator[None]:
     Locks are taken in the order of their names, so that two launches over the same GPUs cannot
     wait for each other. Of the ranks of a surrounding torchrun only rank 0 takes them, for all:
     the others are to run at the same time.
+
+    Raises
+    ------
+    RecordingError
+        This process measures already, so that it would wait for itself; or the locks cannot be
+        had.
     """
     from filelock import FileLock
 
+    from pytest_gpuperf.recording import RecordingError
     from pytest_gpuperf.session.ddp_joined import torchrun_place
 
+    if not _here.acquire(blocking=False):
+        raise RecordingError(
+            "gpuperf: a measurement is under way in this process: a workload cannot measure "
+            "another one, and threads cannot measure at the same time"
+        )
     place = torchrun_place()
-    if place is not None and place.rank != 0:
-        yield
-        return
-    folder = _lock_folder()
+    keys = {device_key(device) for device in devices}
     with contextlib.ExitStack() as held:
-        for key in sorted({device_key(device) for device in devices}):
-            held.enter_context(FileLock(str(folder / f"{key}.lock")))
+        held.callback(_here.release)
+        if place is None or place.rank == 0:
+            try:
+                folder = _lock_folder()
+                for key in sorted(keys):
+                    held.enter_context(FileLock(str(folder / f"{key}.lock")))
+            except OSError as error:
+                raise RecordingError(
+                    f"gpuperf: the device cannot be locked against other measurements ({error}): "
+                    "let TMPDIR be a folder that can be written"
+                ) from error
         yield
 
 

@@ -77,6 +77,25 @@ def recording_options(declaration: Declaration) -> Options:
 
 
 def trace_name() -> str:
+def make_trace_folder(folder: Path) -> None:
+    """Make the folder of a measurement's traces.
+
+    Raises
+    ------
+    RecordingError
+        It cannot be made.
+    """
+    from pytest_gpuperf.recording import RecordingError
+
+    try:
+        make_folder(folder)
+    except OSError as error:
+        raise RecordingError(
+            f"gpuperf: no trace can be written to {folder} ({error.strerror}): "
+            "--gpuperf-dir chooses another folder"
+        ) from error
+
+
     """The trace's name: each rank of a surrounding torchrun measures, and writes, its own."""
     place = torchrun_place()
     return f"rank{place.rank if place else 0}.pt.trace.json.gz"
@@ -101,7 +120,7 @@ def measure(
     from gpuperf_analyzers.trace import read_trace
     from pytest_gpuperf.recording import record
 
-    make_folder(request.folder)
+    make_trace_folder(request.folder)
     with device_lock([request.device]):
         recorded = record(
             fn,

@@ -9,7 +9,7 @@ from pytest_gpuperf.session.decided import samples_decide, trace_decides
 from pytest_gpuperf.session.device_lock import device_lock
 from pytest_gpuperf.session.judging import measurement_of, parse_region_limits
 from pytest_gpuperf.session.measurement import Measurement
-from pytest_gpuperf.session.measuring import Request, recording_options
+from pytest_gpuperf.session.measuring import Request, make_trace_folder, recording_options
 
 if TYPE_CHECKING:
     import torch
@@ -35,6 +35,7 @@ def measure_ranks(
     from pytest_gpuperf.session.ddp import measure_ddp
 
     declaration = request.declaration
+    make_trace_folder(request.folder)
     with device_lock(_devices(request.device, world_size)):
         outcome = measure_ddp(
             make_step,

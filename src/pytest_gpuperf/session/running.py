@@ -8,7 +8,7 @@ import inspect
 from collections.abc import Callable, Generator
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -21,8 +21,13 @@ from pytest_gpuperf.session.places import discard
 from pytest_gpuperf.session.plain import plain
 from pytest_gpuperf.session.run import Run
 
+if TYPE_CHECKING:
+    from typing import TypeGuard
+
 ITEM = pytest.StashKey[Gpuperf]()
 """The fixture object of each test that measures, while it runs."""
+BODY = pytest.StashKey[bool]()
+"""Set while the body of a test is its workload."""
 _RECORDS = pytest.StashKey[list[dict[str, Any]]]()
 _PROPERTY = "gpuperf."
 """What the names of our JUnit properties begin with."""
@@ -31,6 +36,10 @@ _ASYNC = "an async test is left alone: measure a function that runs to its end (
 _NEVER_CALLED = (
     "the test has the marker and asks for the fixture, but never called it: call gpuperf(fn), "
     "or leave the fixture out to measure the body"
+)
+BODY_IS_MEASURED = (
+    f"{Verdict.INVALID} the body of this test is its workload, and cannot measure on its own: "
+    "name gpuperf among the test's arguments"
 )
 
 
@@ -53,10 +62,7 @@ def judged_call(item: pytest.Item, run: Run) -> Generator[None, Any, Any]:
         The verdict fails the test. An exception of the test's own passes through instead.
     """
     __tracebackhide__ = True
-    declaration = item.stash.get(DECLARED, None)
-    if declaration is None or not isinstance(item, pytest.Function):
-        return (yield)
-    restore = _measure_body(item, run) if FIXTURE not in item.fixturenames else None
+    restore = _measure_body(item, run) if _body_is_workload(item) else None
     try:
         outcome = yield
     except pytest.skip.Exception:
@@ -68,12 +74,14 @@ def judged_call(item: pytest.Item, run: Run) -> Generator[None, Any, Any]:
         measured = item.stash.get(ITEM, None)
         # unittest hands exceptions to the item instead of raising them.
         own_failure = bool(getattr(item, "_excinfo", None))
+        if measured is not None:
+            measured.ended = True
         records = _records(item, measured, run)
         item.stash[_RECORDS] = records
     if measured is None or own_failure:
         return outcome
-    if not measured.results and declaration.marked:
-        measured.results.append(_unmeasured(item, measured))
+    if not measured.kept and measured.declaration.marked:
+        measured.kept.append(_unmeasured(item, measured))
         records[:] = _records(item, measured, run)
     text = _failure(measured, records, run)
     _tidy(measured, records, run, failed=bool(text))
@@ -94,16 +102,27 @@ def finished(item: pytest.Item) -> list[dict[str, Any]]:
     return records
 
 
-def _measure_body(item: pytest.Function, run: Run) -> Callable[[], None] | None:
+def _body_is_workload(item: pytest.Item) -> TypeGuard[pytest.Function]:
+    """Whether `item` has the marker and neither it nor its set-up asked for the fixture."""
+    return (
+        isinstance(item, pytest.Function)
+        and DECLARED in item.stash
+        and FIXTURE not in item.fixturenames
+        and ITEM not in item.stash
+    )
+
+
+def _measure_body(item: pytest.Function, run: Run) -> Callable[[], None]:
     """Put a measured body in place of the test's own; what undoes it comes back.
 
     The fixtures that the body asks for are its set-up: they are made once, before.
     """
     body = item.obj
+    item.stash[BODY] = True
     measured = Gpuperf(item.nodeid, item.stash[DECLARED], run)
     item.stash[ITEM] = measured
     if _is_async(body):
-        return None
+        return functools.partial(item.stash.__delitem__, BODY)
 
     @functools.wraps(body)
     def workload(*args: Any, **kwargs: Any) -> Any:
@@ -114,17 +133,19 @@ def _measure_body(item: pytest.Function, run: Run) -> Callable[[], None] | None:
 
     def restore() -> None:
         item.obj = body
+        del item.stash[BODY]
 
     return restore
 
 
-def _is_async(function: Callable[..., Any]) -> bool:
+def _is_async(function: object) -> bool:
     return inspect.iscoroutinefunction(function) or inspect.isasyncgenfunction(function)
 
 
-def _unmeasured(item: pytest.Function, measured: Gpuperf) -> Measurement:
+def _unmeasured(item: pytest.Item, measured: Gpuperf) -> Measurement:
     """What stands for a marked test that measured nothing."""
-    if _is_async(item.obj) and FIXTURE not in item.fixturenames:
+    by_name = FIXTURE in getattr(item, "fixturenames", ())
+    if _is_async(getattr(item, "obj", None)) and not by_name:
         limits = measured.declaration.limits or (Limit("gpuperf", "step_time", "us", "max"),)
         judgements = tuple(
             Judgement(j.text, j.metric, j.direction, j.unit, Verdict.UNMEASURED, reason=_ASYNC)
@@ -144,7 +165,7 @@ def _records(item: pytest.Item, measured: Gpuperf | None, run: Run) -> list[dict
     units = {name: metric.unit for name, metric in run.metrics().items()}
     records = [
         result_record(m, test=item.nodeid, units=units, extra_info=measured.extra_info)
-        for m in measured.results
+        for m in measured.kept
     ]
     return [plain(record) for record in records]
 
@@ -154,12 +175,12 @@ def _failure(measured: Gpuperf, records: list[dict[str, Any]], run: Run) -> str:
     if run.disabled:
         return ""
     texts = []
-    for result, record in zip(measured.results, records, strict=True):
+    for result, record in zip(measured.kept, records, strict=True):
         if result.verdict is None or not result.verdict.fails(strict=run.strict):
             continue
         shown = {**record, "traces": [_near(path, run) for path in record["traces"]]}
         record["failure"] = failure_text(shown)
-        named = len(measured.results) > 1
+        named = len(measured.kept) > 1
         texts.append(
             f"{_title(record, records)}{record['failure']}" if named else record["failure"]
         )
@@ -183,9 +204,9 @@ def _tidy(
     """Remove the traces of a test that passed or was skipped, unless a report is wanted."""
     if failed or run.keep_traces or measured is None:
         return
-    for index, result in enumerate(measured.results):
+    for index, result in enumerate(measured.kept):
         discard(result.traces, root=run.traces)
-        measured.results[index] = replace(result, traces=())
+        measured.kept[index] = replace(result, traces=())
     for record in records:
         record["traces"] = []
 
