@@ -25,6 +25,9 @@ if TYPE_CHECKING:
     from gpuperf_analyzers.set_analysis import SetAnalysis
 
 
+_PROFILED = "under the profiler"
+
+
 def run(argv: Sequence[str]) -> int:
     """Print a line for each limit: 0 fine, 1 FAIL or INVALID, 2 usage or unreadable input."""
     manager = plugin_manager()
@@ -59,7 +62,7 @@ def run(argv: Sequence[str]) -> int:
         json.dump(document(found, judged, verdict), sys.stdout, indent=1, ensure_ascii=False)
         sys.stdout.write("\n")
     else:
-        _print(judged, verdict)
+        _print(found, judged, verdict)
     if found.failed:
         return USAGE
     return 1 if verdict.fails(strict=args.strict) else 0
@@ -83,8 +86,11 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def judgement_line(judgement: Judgement) -> str:
-    """``FAIL   min_overlap=0.6: 46.2% (95% CI 44.0–48.1) on rank 3: …``."""
+def judgement_line(judgement: Judgement, source: str = "") -> str:
+    """``FAIL   min_overlap=0.6: 46.2% (95% CI 44.0–48.1) on rank 3: …``.
+
+    A `source` that tells of the profiler is shown: it slows down what it records.
+    """
     j = judgement
     text = f"{j.verdict.value:<10}  {harmless(j.text, 80)}"
     if j.value is None:
@@ -94,6 +100,8 @@ def judgement_line(judgement: Judgement) -> str:
         text += f" (95% CI {show_interval(j.value, j.interval, j.unit)})"
     if j.at:
         text += f" on {harmless(j.at, 60)}"
+    if _PROFILED in source:
+        text += f", {_PROFILED}"
     return f"{text}: {harmless(j.reason, 240)}" if j.reason else text
 
 
@@ -114,6 +122,7 @@ def document(found: SetAnalysis, judged: Sequence[Judgement], verdict: Verdict) 
                 "limit": j.limit,
                 "verdict": j.verdict.value,
                 "value": j.value,
+                "source": _source(found, j),
                 "interval": None if j.interval is None else list(j.interval),
                 "reason": j.reason,
                 "at": j.at,
@@ -123,12 +132,19 @@ def document(found: SetAnalysis, judged: Sequence[Judgement], verdict: Verdict) 
     }
 
 
-def _print(judged: Sequence[Judgement], verdict: Verdict) -> None:
+def _source(found: SetAnalysis, judgement: Judgement) -> str:
+    """Where the judged value comes from."""
+    value = found.values.get(judgement.metric)
+    return value.source if value is not None else ""
+
+
+def _print(found: SetAnalysis, judged: Sequence[Judgement], verdict: Verdict) -> None:
     from pytest_gpuperf.cli.console import emit, make_console, words
 
     console = make_console()
     colours = {Verdict.PASS: "green", Verdict.FAIL: "bold red", Verdict.INVALID: "bold red"}
     for j in judged:
-        emit(console, words(judgement_line(j), colours.get(j.verdict, "yellow"), 600))
+        line = judgement_line(j, _source(found, j))
+        emit(console, words(line, colours.get(j.verdict, "yellow"), 600))
     if len(judged) > 1:
         emit(console, words(f"{verdict.value} in all", colours.get(verdict, "yellow")))

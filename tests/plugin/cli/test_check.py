@@ -37,6 +37,18 @@ def test_a_limit_that_fails_is_status_1(trace: str, capsys: pytest.CaptureFixtur
     assert lines[2] == "FAIL in all"
 
 
+def test_a_foreign_traces_step_time_is_said_to_be_under_the_profiler(
+    trace: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    # From the first kernel's start at 20 µs to the last one's end, which is the span's, at 80.
+    assert main(["check", trace, "--max-step-time", "1s"]) == 0
+    line = "PASS        max_step_time='1s': 60.00 µs, under the profiler\n"
+    assert capsys.readouterr().out == line
+    assert main(["check", trace, "--max-step-time", "1s", "--json"]) == 0
+    (judged,) = json.loads(capsys.readouterr().out)["limits"]
+    assert "under the profiler" in judged["source"]
+
+
 def test_a_soft_verdict_is_status_0_and_under_strict_1(
     trace: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
