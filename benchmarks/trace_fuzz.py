@@ -109,9 +109,11 @@ def main() -> None:
             end = ending(path, config)
             slowest = max(slowest, (time.process_time() - start, seed))
             if end not in {"read", "refused"}:
-                print(f"seed {seed}: {end}")
+                print(f"seed {seed}: {end}", flush=True)
                 end = "wrong"
             seen[end] += 1
+            if seed % 1000 == 999:
+                print(f"  {seed + 1}: {dict(seen)}", file=sys.stderr, flush=True)
     rise = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) * 1024 / 1e6
     print(
         f"{options.rounds} damaged files from {len(whole)} whole ones: {dict(seen)}; the slowest "
