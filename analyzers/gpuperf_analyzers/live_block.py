@@ -16,6 +16,15 @@ SCHEMA = 1
 # 1: first version.
 
 
+TIMERS: Mapping[str, str] = {
+    "wall": "timed with the profiler off, wall clock",
+    "event": "timed with the profiler off, event clock",
+    "graph": "timed with the profiler off, events around replays of a CUDA graph",
+    "kernel": "time with at least one kernel running, in profiled steps",
+}
+"""What each timer's samples are, by its name."""
+
+
 @dataclass(frozen=True, slots=True)
 class LiveBlock:
     """The live half's own measurements of one rank.
@@ -31,7 +40,9 @@ class LiveBlock:
     device_type
         ``cpu``, ``cuda``.
     timer
-        ``wall`` (perf_counter_ns) or ``event`` (CUDA events).
+        One of :data:`TIMERS`.
+    l2
+        A GPU's L2 cache before each sample as asked for: ``hot``, ``cold``; "" where nothing was.
     samples_us
         Time of each sample with the profiler off, µs per step.
     stop
@@ -85,6 +96,7 @@ class LiveBlock:
     device: str = "cpu"
     device_type: str = "cpu"
     timer: str = "wall"
+    l2: str = ""
     samples_us: tuple[float, ...] = ()
     stop: str = ""
     warmup_us: float = 0.0
@@ -135,7 +147,7 @@ def parse_live_block(raw: object) -> LiveBlock:
     return LiveBlock(**{k: _checked(k, v) for k, v in raw.items() if k in known})
 
 
-_STRINGS = {"name", "device", "device_type", "timer", "stop", "flops_source", "items_unit"}
+_STRINGS = {"l2", "name", "device", "device_type", "timer", "stop", "flops_source", "items_unit"}
 _COUNTS = {"schema", "steps", "warmup_calls"}
 _OPTIONAL_COUNTS = {"flops", "model_flops", "bytes_moved", "alive_bytes", "peak_bytes"}
 

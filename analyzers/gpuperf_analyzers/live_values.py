@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from gpuperf_analyzers.hardware import find_peak, peak_tflops
 from gpuperf_analyzers.hookspecs import Peak
-from gpuperf_analyzers.live_block import LiveBlock
+from gpuperf_analyzers.live_block import TIMERS, LiveBlock
 from gpuperf_analyzers.metrics import Value, absent
 from gpuperf_analyzers.stats import median_value, quantile, quantile_interval
 from gpuperf_analyzers.telemetry import telemetry_values
@@ -54,7 +54,9 @@ def _times(block: LiveBlock) -> Iterator[Value]:
     samples = block.samples_us
     if not samples:
         return
-    source = f"{SOURCE}, {block.timer} clock"
+    source = TIMERS.get(block.timer, f"{SOURCE}, {block.timer} clock")
+    if block.l2 and block.device_type != "cpu":
+        source += f", {block.l2} L2 cache"
     yield median_value("step_time", samples, source)
     yield Value(
         "step_time_p99", quantile(samples, 0.99), quantile_interval(samples, 0.99), len(samples),

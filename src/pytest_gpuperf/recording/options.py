@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, get_args
 
-TimerName = Literal["wall", "event"]
+TimerName = Literal["wall", "event", "graph", "kernel"]
+L2 = Literal["hot", "cold"]
+TIMERS: tuple[TimerName, ...] = get_args(TimerName)
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,8 +24,11 @@ class Options:
     steps
         Profiled steps.
     timer
-        ``wall`` (host clock) or ``event`` (CUDA events); None takes ``event`` on CUDA and
+        One of :data:`gpuperf_analyzers.live_block.TIMERS`; None takes ``event`` on CUDA and
         ``wall`` elsewhere.
+    l2
+        A GPU's L2 cache before a sample: ``hot`` as the last call left it, ``cold`` flushed; None
+        is hot.
     flops
         Model FLOP of one step, where the counter cannot know them.
     dtype
@@ -49,6 +54,7 @@ class Options:
     max_time_s: float = 2.0
     steps: int = 3
     timer: TimerName | None = None
+    l2: L2 | None = None
     flops: float | None = None
     dtype: str | None = None
     bytes: float | None = None
@@ -76,5 +82,8 @@ class Options:
                 f"gpuperf: min_samples ({self.min_samples}) must be from 1 to max_samples "
                 f"({self.max_samples})"
             )
-        if self.timer not in (None, "wall", "event"):
-            raise ValueError(f"gpuperf: timer must be 'wall' or 'event', not {self.timer!r}")
+        if self.timer not in (None, *TIMERS):
+            known = ", ".join(TIMERS)
+            raise ValueError(f"gpuperf: timer must be one of {known}, not {self.timer!r}")
+        if self.l2 not in (None, "hot", "cold"):
+            raise ValueError(f"gpuperf: l2 must be hot or cold, not {self.l2!r}")

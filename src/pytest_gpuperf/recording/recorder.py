@@ -18,6 +18,7 @@ from pytest_gpuperf.recording.errors import RecordingError, import_torch
 from pytest_gpuperf.recording.flop_count import FlopCount, count_flops
 from pytest_gpuperf.recording.gpu_watch import looped, watch
 from pytest_gpuperf.recording.inputs import input_notes
+from pytest_gpuperf.recording.kernel_time import take_kernel_samples
 from pytest_gpuperf.recording.memory import alive_bytes
 from pytest_gpuperf.recording.notes import (
     leftover_notes,
@@ -37,6 +38,7 @@ from pytest_gpuperf.recording.regions import RegionLog, activate
 from pytest_gpuperf.recording.sampling import Samples, Sampling, Warmup, Workload, warm_up
 from pytest_gpuperf.recording.telemetry.summary import Telemetry
 from pytest_gpuperf.recording.tf32 import tf32_policy
+from pytest_gpuperf.recording.timed_calls import timed_calls
 from pytest_gpuperf.recording.timers import Timer, make_timer
 from pytest_gpuperf.recording.torch_counts import TorchCounts, counting
 from pytest_gpuperf.recording.worker_threads import watch_threads
@@ -142,6 +144,10 @@ def record(
             counted = counting(device)
             timed = _timed(workload, device, timer, options, coordinator, regions, ask)
             block = _with_times(block, timed, regions, at_first + counted())
+        if timer.name == "kernel":
+            call_us = min(block.samples_us)
+            taken = take_kernel_samples(workload, device, options, call_us, coordinator)
+            block = replace(block, samples_us=taken.us, stop=taken.stop)
         block = replace(
             block, first_call_us=first_call_us, notes=(*notes, *timed.notes, *block.notes)
         )
@@ -217,13 +223,15 @@ def _timed(
     def take() -> Samples:
         nonlocal others
         seen = watch_others(siblings=coordinator.world_size > 1)
-        samples = sampling.run(warmup.call_us)
+        samples = sampling.run(called.call_us)
         others = seen()
-        return samples
+        return called.per_call(samples)
 
-    sampling = Sampling(workload, timer, options, coordinator, regions, decided)
     with garbage_collection_off(freeze=True):
         warmup = warm_up(workload, timer, options.warmup_s, coordinator)
+        called = timed_calls(workload, device, timer, options, warmup.call_us, coordinator)
+        ask = called.asking(decided)
+        sampling = Sampling(called.workload, timer, options, coordinator, regions, ask)
         held = alive_bytes(device)
         if device.type != "cuda":
             samples = take()
@@ -234,7 +242,7 @@ def _timed(
             samples, peak, telemetry = watched.samples, watched.peak_bytes, watched.telemetry
             notes = telemetry_notes(watched.absent_reason, telemetry.values)
         kept = leftover_notes(alive_bytes(device) - held)
-    notes = (*sample_notes(samples, warmup, options), *others, *kept, *notes)
+    notes = (*sample_notes(samples, warmup, options), *called.notes, *others, *kept, *notes)
     return _Timed(warmup, samples, peak, telemetry, notes)
 
 
@@ -243,6 +251,7 @@ def _with_declared(block: LiveBlock, timer: Timer, options: Options) -> LiveBloc
     return replace(
         block,
         timer=timer.name,
+        l2=options.l2 or "",
         model_flops=None if options.flops is None else round(options.flops),
         bytes_moved=None if options.bytes is None else round(options.bytes),
         items=options.items,

@@ -3,7 +3,9 @@
 ``wall`` reads the host's monotonic clock; on a GPU it waits for the device first, so that it
 includes the wait. ``event`` places a CUDA event in the current stream at each mark and reads
 them after the round: the host is never stopped between samples, so that the queue stays full
-and a sample is the time the device takes from one mark to the next.
+and a sample is the time the device takes from one mark to the next. ``graph`` places the events
+around replays of the calls, captured as a CUDA graph (:mod:`.graph_replay`). ``kernel`` samples
+are read from a trace (:mod:`.kernel_time`); its marks, for regions and rounds, are events.
 """
 
 from __future__ import annotations
@@ -12,6 +14,7 @@ from collections.abc import Callable
 from time import perf_counter_ns
 from typing import TYPE_CHECKING, Any, Protocol
 
+from gpuperf_analyzers.live_block import TIMERS
 from pytest_gpuperf.recording.errors import RecordingError, import_torch
 
 if TYPE_CHECKING:
@@ -92,18 +95,39 @@ class EventTimer:
         self._cuda.synchronize(self._device)
 
 
+class GraphTimer(EventTimer):
+    """Events around replays of a graph."""
+
+    name = "graph"
+
+
+class KernelTimer(EventTimer):
+    """Events, until the kernels of a trace take the samples' place."""
+
+    name = "kernel"
+
+
+_ON_CUDA: dict[str, type[EventTimer]] = {
+    "event": EventTimer,
+    "graph": GraphTimer,
+    "kernel": KernelTimer,
+}
+
+
 def make_timer(name: str | None, device: torch.device) -> Timer:
     """The timer called `name`; by default events on CUDA and the host clock elsewhere.
 
     Raises
     ------
     RecordingError
-        Events are asked for on a device that has none.
+        One of CUDA's is asked for on another device.
     """
     if name is None:
         name = "event" if device.type == "cuda" else "wall"
-    if name == "event":
+    if name in _ON_CUDA:
         if device.type != "cuda":
-            raise RecordingError(f"gpuperf: timer='event' needs a CUDA device, not {device}")
-        return EventTimer(device)
+            raise RecordingError(
+                f"gpuperf: timer={name!r} needs a CUDA device, not {device}: {TIMERS[name]}"
+            )
+        return _ON_CUDA[name](device)
     return WallTimer(device)

@@ -14,7 +14,8 @@ from gpuperf_analyzers.limits import Limit, LimitError, nearest, parse_limits
 from gpuperf_analyzers.metrics import Metric
 from gpuperf_analyzers.quantities import QuantityError, parse_quantity, parse_seconds
 
-TIMERS = ("wall", "event")
+TIMERS = ("wall", "event", "graph", "kernel")
+L2 = ("hot", "cold")
 DTYPES = ("fp64", "fp32", "tf32", "bf16", "fp16", "fp8", "fp4", "int8")
 _DTYPE_NAMES = {
     "float64": "fp64", "double": "fp64", "float32": "fp32", "float": "fp32",
@@ -42,7 +43,7 @@ class Declaration:
         As asked for (``cuda:1``); None takes the first GPU, or the CPU.
     device_asked
         Who asked for it: ``marker``, ``option``, ``""``.
-    warmup_s, max_time_s, steps, timer
+    warmup_s, max_time_s, steps, timer, l2
         As in the recording's options.
     timeout_s
         Time limit of the ranks of one ``gpuperf.ddp`` call.
@@ -61,6 +62,7 @@ class Declaration:
     steps: int = DEFAULT_STEPS
     timeout_s: float = DEFAULT_TIMEOUT_S
     timer: str | None = None
+    l2: str | None = None
     dtype: str | None = None
     flops: float | None = None
     bytes: float | None = None
@@ -88,6 +90,10 @@ def _steps(written: object) -> int:
 
 def _timer(written: object) -> str:
     return _one_of(written, TIMERS)
+
+
+def _l2(written: object) -> str:
+    return _one_of(written, L2)
 
 
 def _dtype(written: object) -> str:
@@ -135,6 +141,7 @@ _FIELDS: dict[str, tuple[str, Callable[[object], Any]]] = {
     "steps": ("steps", _steps),
     "timeout": ("timeout_s", _positive_seconds),
     "timer": ("timer", _timer),
+    "l2": ("l2", _l2),
     "dtype": ("dtype", _dtype),
     "device": ("device", _device),
     "flops": ("flops", _flops),
@@ -144,7 +151,7 @@ _FIELDS: dict[str, tuple[str, Callable[[object], Any]]] = {
 }
 """Keyword of the marker: field of the declaration, and what turns the one into the other."""
 
-DEFAULTED = ("warmup", "max_time", "steps", "timeout", "timer", "dtype", "device")
+DEFAULTED = ("warmup", "max_time", "steps", "timeout", "timer", "l2", "dtype", "device")
 """Keywords that have a default, which an ini file may change."""
 
 

@@ -67,6 +67,7 @@ def recording_options(declaration: Declaration) -> Options:
         max_time_s=d.max_time_s,
         steps=d.steps,
         timer=d.timer,
+        l2=d.l2,
         flops=d.flops,
         dtype=d.dtype,
         bytes=d.bytes,
@@ -76,7 +77,6 @@ def recording_options(declaration: Declaration) -> Options:
     )
 
 
-def trace_name() -> str:
 def make_trace_folder(folder: Path) -> None:
     """Make the folder of a measurement's traces.
 
@@ -96,6 +96,7 @@ def make_trace_folder(folder: Path) -> None:
         ) from error
 
 
+def trace_name() -> str:
     """The trace's name: each rank of a surrounding torchrun measures, and writes, its own."""
     place = torchrun_place()
     return f"rank{place.rank if place else 0}.pt.trace.json.gz"

@@ -74,8 +74,10 @@ def test_the_timer_follows_the_device_unless_named() -> None:
     assert timers.make_timer(None, cpu).name == "wall"
     assert timers.make_timer(None, gpu).name == "event"
     assert timers.make_timer("wall", gpu).name == "wall"
-    with pytest.raises(RecordingError, match="needs a CUDA device"):
-        timers.make_timer("event", cpu)
+    for name in ("event", "graph", "kernel"):
+        assert timers.make_timer(name, gpu).name == name
+        with pytest.raises(RecordingError, match=f"timer='{name}' needs a CUDA device, not cpu"):
+            timers.make_timer(name, cpu)
 
 
 def test_events_are_read_in_microseconds_and_wall_time_waits_for_the_gpu(
@@ -117,7 +119,8 @@ def test_events_are_read_in_microseconds_and_wall_time_waits_for_the_gpu(
         ({"items": float("inf")}, "items must be a number above 0"),
         ({"steps": 0}, "steps must be 1 or more"),
         ({"min_samples": 9, "max_samples": 3}, r"min_samples \(9\) must be from 1 to"),
-        ({"timer": "sundial"}, "timer must be 'wall' or 'event', not 'sundial'"),
+        ({"timer": "sundial"}, "timer must be one of wall, event, graph, kernel, not 'sundial'"),
+        ({"l2": "warm"}, "l2 must be hot or cold, not 'warm'"),
     ],
 )
 def test_options_that_cannot_be_are_refused(options: dict, said: str) -> None:
