@@ -20,7 +20,8 @@ def test_projection_reaches_its_tflops(gpuperf):
     assert product.shape == (n, n)
 
 
-@pytest.mark.gpuperf(min_mfu={"cpu": 0.02, "default": 0.3})
+# Too small to fill a large GPU, so the limit there only catches what went badly wrong.
+@pytest.mark.gpuperf(min_mfu={"cpu": 0.02, "default": 0.03})
 @pytest.mark.parametrize("n", [512, 1024])
 def test_square_matmul_uses_the_machine(gpuperf, n):
     a, b = (torch.randn(n, n, device=gpuperf.device) for _ in "ab")

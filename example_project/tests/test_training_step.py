@@ -22,8 +22,9 @@ def step(model, tokens):
 
 
 # The fixture is not asked for: the body is the workload, `model` and `tokens` are its set-up.
+# A model for laptops spends its step on a GPU in launches: the share of peak there is tiny.
 @pytest.mark.gpuperf(
-    max_step_time={"cpu": "2s", "default": "20ms"}, min_mfu={"cpu": 0.002, "default": 0.2}
+    max_step_time={"cpu": "2s", "default": "50ms"}, min_mfu={"cpu": 0.002, "default": 0.0001}
 )
 def test_forward_and_backward(model, tokens):
     model(tokens).sum().backward()
@@ -40,11 +41,12 @@ def test_step_launches_no_more_than_it_did(gpuperf, step):
     gpuperf(step)
 
 
-@pytest.mark.gpuperf(max_peak_memory="16MiB")
+# On a GPU the matmul library's workspace is in the allocator too.
+@pytest.mark.gpuperf(max_peak_memory={"cpu": "16MiB", "default": "160MiB"})
 def test_step_fits_its_memory(gpuperf, step):
     gpuperf(step)
 
 
-@pytest.mark.gpuperf(min_throughput={"cpu": "50items/s", "default": "100000items/s"})
+@pytest.mark.gpuperf(min_throughput={"cpu": "50items/s", "default": "5000items/s"})
 def test_tokens_per_second(gpuperf, step, tokens):
     gpuperf.run(step, tokens=tokens.numel())
