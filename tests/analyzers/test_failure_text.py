@@ -65,7 +65,7 @@ def test_hard_verdicts_come_before_soft_ones_in_a_failure() -> None:
 
 def test_a_result_without_limits_shows_why_it_failed() -> None:
     text = failure_text({"verdict": "INVALID", "limits": [], "failure": "rank 1 was killed"})
-    assert text.splitlines()[0] == "rank 1 was killed"
+    assert text.splitlines()[0] == "INVALID rank 1 was killed"
 
 
 def test_a_hostile_op_name_is_harmless_in_the_evidence() -> None:
