@@ -1,0 +1,246 @@
+"""The GPU paths, part by part: what ran, what it gave, and what could not be run here and why.
+
+Without a GPU the parts that a CPU reaches run on it, and each of the others says what it lacks.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import time
+import traceback
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from pytest_gpuperf.recording import Options, RecordingError, environment, record, resolve_device
+
+BUDGET_S = 280.0
+EXAMPLE = Path(__file__).resolve().parents[1] / "example_project"
+
+
+class NotHereError(Exception):
+    """Why a part cannot be run on this machine."""
+
+
+@dataclass
+class Check:
+    """Where the parts run and write."""
+
+    device: torch.device
+    out: Path
+    quick: bool
+    ends: float
+    missing: dict[str, str] = field(default_factory=dict)
+    """Pieces of the part under way that could not be run, and why."""
+
+    def need_gpu(self, what: str) -> None:
+        if self.device.type != "cuda":
+            raise NotHereError(f"{what} needs a CUDA GPU, and torch sees none")
+
+    def record(self, name: str, step: Callable[[], object], **options: Any) -> dict[str, Any]:
+        """The live block of one recording; its trace stays under the name."""
+        seconds = {"warmup_s": 0.05, "max_time_s": 0.1} if self.quick else {"max_time_s": 0.5}
+        settings = Options(**{"warmup_s": 0.3, "measure_peak": False, **seconds, **options})
+        path = self.out / "traces" / f"{name}.pt.trace.json.gz"
+        block = record(step, device=self.device, trace_path=path, options=settings, name=name).block
+        return block.to_json()
+
+
+def median(block: dict[str, Any]) -> float:
+    """Median of a block's samples, µs."""
+    from gpuperf_analyzers.stats import median as middle
+
+    return middle(block["samples_us"])
+
+
+def inputs(check: Check, side: int) -> tuple[torch.Tensor, torch.Tensor]:
+    """Two square matrices of random values."""
+    dtype = torch.bfloat16 if check.device.type == "cuda" else torch.float32
+    made = [torch.randn(side, side, device=check.device, dtype=dtype) for _ in "ab"]
+    return made[0], made[1]
+
+
+def timers(check: Check) -> dict[str, Any]:
+    """A long and a short workload by every timer that this device has."""
+    a, b = inputs(check, 4096 if check.device.type == "cuda" else 128)
+    found: dict[str, Any] = {}
+    for name in ("wall", "event", "kernel", "graph"):
+        for label, step in (("long", partial(torch.mm, a, b)), ("short", partial(torch.neg, a[0]))):
+            try:
+                block = check.record(f"{name}-{label}", step, timer=name)
+            except RecordingError as error:
+                check.missing[f"timer {name}"] = str(error)
+                break
+            found[f"{name}_{label}_us"] = median(block)
+            found[f"{name}_{label}_stop"] = block["stop"]
+    return found
+
+
+def l2_flush(check: Check) -> dict[str, Any]:
+    """The same small read with the L2 cache hot and cold, by events and in a graph."""
+    check.need_gpu("flushing L2")
+    x = torch.randn(1 << 20, device=check.device)
+    return {
+        f"{timer}_{l2}_us": median(check.record(f"l2-{timer}-{l2}", partial(torch.neg, x),
+                                                timer=timer, l2=l2))
+        for timer in ("event", "graph") for l2 in ("hot", "cold")
+    }  # fmt: skip
+
+
+def counters(check: Check) -> dict[str, Any]:
+    """NVML's and GPM's counters and energy over a loop of a large matmul."""
+    check.need_gpu("NVML, GPM and the energy counter")
+    a, b = inputs(check, 8192)
+    block = check.record("counters", partial(torch.mm, a, b), counters_s=1.5)
+    check.missing |= {f"counter {name}": why for name, why in block["telemetry_absent"].items()}
+    return {"telemetry": block["telemetry"], "notes": block["notes"]}
+
+
+def memory(check: Check) -> dict[str, Any]:
+    """The allocator's peak, retries and a snapshot of its history."""
+    check.need_gpu("a memory snapshot")
+    torch.cuda.memory._record_memory_history()  # noqa: SLF001 - torch has no public name for it
+    block = check.record("memory", lambda: torch.randn(1 << 24, device=check.device).sum())
+    path = check.out / "memory_snapshot.pickle"
+    torch.cuda.memory._dump_snapshot(str(path))  # noqa: SLF001 - the same
+    torch.cuda.memory._record_memory_history(enabled=None)  # noqa: SLF001 - the same
+    return {"peak_bytes": block["peak_bytes"], "counts": block["torch_counts"],
+            "snapshot_bytes": path.stat().st_size}  # fmt: skip
+
+
+def compiled(check: Check) -> dict[str, Any]:
+    """torch.compile's counts on a function with one graph break."""
+
+    def broken(x: torch.Tensor) -> torch.Tensor:
+        y = x * 2
+        torch._dynamo.graph_break()  # noqa: SLF001 - this is how a graph is broken on purpose
+        return y + 1
+
+    step = partial(torch.compile(broken, backend="eager"), torch.randn(4096, device=check.device))
+    return dict(check.record("compiled", step)["torch_counts"])
+
+
+def one_rank(check: Check) -> dict[str, Any]:
+    """All-reduce in a group of one: NCCL on a GPU, gloo elsewhere."""
+    import torch.distributed as dist
+
+    backend = "nccl" if check.device.type == "cuda" else "gloo"
+    if backend != "nccl":
+        check.missing["NCCL"] = "needs a CUDA GPU: one rank of gloo ran instead"
+    store = (check.out / "rendezvous").absolute()
+    store.unlink(missing_ok=True)
+    os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
+    dist.init_process_group(backend, init_method=f"file://{store}", rank=0, world_size=1)
+    try:
+        x = torch.randn(1 << 20, device=check.device)
+        block = check.record(f"allreduce-{backend}", lambda: dist.all_reduce(x))
+    finally:
+        dist.destroy_process_group()
+        store.unlink(missing_ok=True)
+    return {"backend": backend, "step_us": median(block)}
+
+
+def example(check: Check) -> dict[str, Any]:
+    """The example project's tests, with their limits for GPUs where there is one."""
+    if not EXAMPLE.is_dir():
+        raise NotHereError(f"the example project is not beside this script ({EXAMPLE})")
+    folder = (check.out / "example").absolute()
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--gpuperf-report",
+               f"--gpuperf-dir={folder}", f"--gpuperf-device={check.device}"]  # fmt: skip
+    command += ["tests/test_matmul.py"] if check.quick else []
+    left = max(1.0, check.ends - time.monotonic())
+    done = subprocess.run(
+        command, cwd=EXAMPLE, capture_output=True, text=True, check=False, timeout=left
+    )
+    report = folder / "report.json"
+    if not report.is_file():
+        raise RuntimeError(f"no report: {done.stdout[-800:]}{done.stderr[-800:]}")
+    results = json.loads(report.read_text(encoding="utf-8"))["results"]
+    verdicts = {result["test"]: result["verdict"] for result in results}
+    return {"pytest_exit": done.returncode, "verdicts": verdicts, "report": str(report)}
+
+
+PARTS: dict[str, Callable[[Check], dict[str, Any]]] = {
+    "timers": timers,
+    "l2_flush": l2_flush,
+    "counters": counters,
+    "memory": memory,
+    "compiled": compiled,
+    "one_rank": one_rank,
+    "example": example,
+}
+
+
+@dataclass
+class Outcome:
+    """One part: ``ran``, ``failed`` or ``not run``."""
+
+    status: str
+    reason: str = ""
+    seconds: float = 0.0
+    values: dict[str, Any] = field(default_factory=dict)
+    missing: dict[str, str] = field(default_factory=dict)
+
+
+def run_part(part: Callable[[Check], dict[str, Any]], check: Check) -> Outcome:
+    """`part`, whatever becomes of it."""
+    begin = time.monotonic()
+    check.missing = {}
+    if begin > check.ends:
+        return Outcome("not run", f"the time of {BUDGET_S:.0f} s was spent")
+    try:
+        outcome = Outcome("ran", values=part(check))
+    except NotHereError as error:
+        outcome = Outcome("not run", str(error))
+    except Exception as error:  # noqa: BLE001 - the other parts are to run all the same
+        traceback.print_exc()
+        outcome = Outcome("failed", f"{type(error).__name__}: {error}")
+    outcome.seconds = round(time.monotonic() - begin, 2)
+    outcome.missing = check.missing
+    return outcome
+
+
+def told(name: str, outcome: Outcome) -> str:
+    """One part in words, a line a fact."""
+    lines = [f"{name:<10} {outcome.status:<8} {outcome.seconds:6.1f} s  {outcome.reason}".rstrip()]
+    lines += [f"{'':<10} NOT RUN  {piece}: {why}" for piece, why in outcome.missing.items()]
+    return "\n".join(lines)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the parts; 0 where none failed."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--out", type=Path, default=Path("gpu-check"))
+    parser.add_argument("--parts", default=",".join(PARTS), help="which to run, by name")
+    parser.add_argument("--quick", action="store_true", help="short samples, one example test")
+    options = parser.parse_args(arguments)
+    unknown = set(options.parts.split(",")) - set(PARTS)
+    if unknown:
+        parser.error(f"no part {', '.join(sorted(unknown))}: there are {', '.join(PARTS)}")
+    options.out.mkdir(parents=True, exist_ok=True)
+    check = Check(resolve_device(), options.out, options.quick, time.monotonic() + BUDGET_S)
+    document: dict[str, Any] = {"environment": environment(check.device), "parts": {}}
+    if check.device.type != "cuda":
+        print("NO GPU: torch sees no CUDA device; only what a CPU reaches is run")
+    outcomes = []
+    for name in options.parts.split(","):
+        outcome = run_part(PARTS[name], check)
+        outcomes.append(outcome)
+        document["parts"][name] = asdict(outcome)
+        # After each part, so that a crash of the next one loses nothing.
+        (options.out / "check.json").write_text(json.dumps(document, indent=1), encoding="utf-8")
+        print(told(name, outcome), flush=True)
+    print(f"written: {options.out / 'check.json'} and {options.out / 'traces'}")
+    return int(any(outcome.status == "failed" for outcome in outcomes))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
