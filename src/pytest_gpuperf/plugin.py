@@ -78,6 +78,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     flag("skip", "skip the tests that measure")
     for name in DEFAULTED:
         parser.addini(f"gpuperf_{name}", _INI_HELP[name], default="")
+    parser.addini(
+        "gpuperf_samples", "whether the JSON report holds every sample", type="bool", default=True
+    )
 
 
 def pytest_configure(config: pytest.Config) -> None:

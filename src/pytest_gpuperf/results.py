@@ -48,6 +48,7 @@ class BuiltInReports:
 
     def __init__(self, config: pytest.Config) -> None:
         self._root = config.rootpath
+        self._samples = bool(config.getini("gpuperf_samples"))
 
     @hookimpl
     def gpuperf_reports(self) -> Sequence[Report]:
@@ -57,6 +58,8 @@ class BuiltInReports:
     def _json(self, results: Sequence[Record], path: Path) -> None:
         from pytest_gpuperf.report import write_report
 
+        if not self._samples:
+            results = [{**record, "samples_us": []} for record in results]
         environments = [r["environment"] for r in results if r.get("environment")]
         environment: Mapping[str, str] = environments[0] if environments else {}
         write_report(results, path.parent, environment, root=self._root, path=path)

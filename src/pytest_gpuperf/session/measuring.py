@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from time import perf_counter
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from gpuperf_analyzers.metrics import TELEMETRY
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+_WAITED_S = 0.5
 _COUNTERS_S = 1.5
 """How long the workload is looped for limits on counters: drivers average over up to a second."""
 
@@ -102,6 +104,13 @@ def trace_name() -> str:
     return f"rank{place.rank if place else 0}.pt.trace.json.gz"
 
 
+def waiting_notes(waited_s: float) -> tuple[str, ...]:
+    """A note where another measurement of ours had the device first."""
+    if waited_s < _WAITED_S:
+        return ()
+    return (f"waited {waited_s:.1f} s for another measurement to leave the device",)
+
+
 def measure(
     fn: Callable[[], T],
     setup: Callable[[], object] | None,
@@ -122,7 +131,9 @@ def measure(
     from pytest_gpuperf.recording import record
 
     make_trace_folder(request.folder)
+    asked = perf_counter()
     with device_lock([request.device]):
+        waited_s = perf_counter() - asked
         recorded = record(
             fn,
             device=request.device,
@@ -151,5 +162,6 @@ def measure(
         config=request.config,
         declaration=request.declaration,
         region_limits=regions,
+        notes=waiting_notes(waited_s),
     )
     return recorded.value, measurement

@@ -381,3 +381,15 @@ def test_a_rank_that_hangs_fails_the_test_within_the_markers_timeout(
     result.assert_outcomes(failed=1)
     result.stdout.fnmatch_lines(["gpuperf.ddp: *rank 1*"])
     assert list((pytester.path / ".gpuperf").rglob("*.json*")) == []
+
+
+def test_samples_are_kept_in_the_report_unless_the_ini_file_leaves_them_out(
+    project, pytester: pytest.Pytester
+) -> None:
+    project(TWO, "--gpuperf-json=all.json", "-k", "fast")
+    project(TWO, "--gpuperf-json=few.json", "-k", "fast", "-o", "gpuperf_samples=false")
+    kept, left = (report_of(pytester.path / name)["test_fast"] for name in ("all.json", "few.json"))
+    assert len(kept["samples_us"]) == kept["values"]["step_time"]["n"]
+    assert left["samples_us"] == []
+    assert left["values"]["step_time"]["n"] >= 3
+    assert left["values"]["step_time"]["value"] > 0

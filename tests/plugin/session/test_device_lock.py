@@ -12,6 +12,7 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from pytest_gpuperf.session.device_lock import device_key, device_lock  # noqa: E402
+from pytest_gpuperf.session.measuring import waiting_notes  # noqa: E402
 
 
 def test_a_cpu_is_one_device() -> None:
@@ -46,3 +47,8 @@ def test_the_lock_is_let_go_when_the_workload_raises(
     for _ in range(2):
         with pytest.raises(ZeroDivisionError), device_lock([torch.device("cpu")]):
             raise ZeroDivisionError
+
+
+def test_a_wait_for_another_measurement_is_told_and_a_moments_is_not() -> None:
+    assert waiting_notes(0.01) == ()
+    assert waiting_notes(12.34) == ("waited 12.3 s for another measurement to leave the device",)
