@@ -17,7 +17,8 @@ def over_cluster(
     """`one` of each file on the workers of `scheduler` (an address or a client), as each is done.
 
     The scheduler gives the files of a lost worker to another; a result is let go on the cluster
-    as soon as it is here.
+    as soon as it is here. A file that was lost with several workers may only have waited beside
+    the one that kills them, so each of these is tried again by itself.
 
     Raises
     ------
@@ -36,15 +37,26 @@ def over_cluster(
         client = connect(scheduler, timeout=CONNECT_SECONDS) if mine else scheduler
     except (OSError, ValueError, TimeoutError) as error:
         raise TraceError(f"{scheduler}: the scheduler does not answer ({error})") from None
+    killed: list[str] = []
     try:
         paths = {client.submit(one, path, pure=False): path for path in files}
         for future in as_completed(list(paths)):
             path = paths.pop(future)  # the last reference: the cluster lets the result go
-            lost = future.exception()
-            yield path, future.result() if lost is None else _line(path, lost)
+            if isinstance(future.exception(), distributed.KilledWorker):
+                killed.append(path)
+            else:
+                yield path, _outcome(path, future)
+        for path in killed:
+            yield path, _outcome(path, client.submit(one, path, pure=False))
     finally:
         if mine:
             client.close()
+
+
+def _outcome(path: str, future: Any) -> Any:
+    """What became of `path`: its result, or the line that says why there is none."""
+    lost = future.exception()
+    return future.result() if lost is None else _line(path, lost)
 
 
 def _line(path: str, error: BaseException) -> str:
