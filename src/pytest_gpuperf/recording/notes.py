@@ -54,6 +54,11 @@ def sample_notes(samples: Samples, warmup: Warmup, options: Options) -> tuple[st
         )
     if samples.calls_per_sample > 1:
         notes.append(f"a sample is the mean of {samples.calls_per_sample} calls")
+    if samples.host_bound:
+        notes.append(
+            "the device never waited in its queue: samples time the host's launches and waits "
+            "(timer='graph' or 'kernel' leaves them out)"
+        )
     return (*notes, *shape_notes(samples.us))
 
 

@@ -27,6 +27,7 @@ _ROUND_LIMIT = 256
 _DRIFT = 0.05
 _STOPS = ("interval", "noise", "max_time", "samples")
 _SETTLED = 0.05
+_QUEUE_EMPTY = 0.01
 _SETTLED_SAMPLES = 64
 
 
@@ -108,6 +109,8 @@ class Samples:
     stop: str
     """``interval``, ``noise``, ``max_time`` or ``samples``."""
     calls_per_sample: int
+    host_bound: bool = False
+    """Whether a timer that keeps the device's queue full found it empty when the host was done."""
 
 
 class Sampling:
@@ -130,6 +133,7 @@ class Sampling:
         self._decided = decided
         self._calls = 1
         self._noise: list[tuple[int, float]] = []
+        self._issued_s = self._waited_s = 0.0
 
     def run(self, call_us: float) -> Samples:
         """Sample until the stop rule of :meth:`_next_round` holds.
@@ -156,7 +160,9 @@ class Sampling:
                     stop, wanted = self._next_round(samples, perf_counter() - begin, sample_s)
                 size = share_count(self._coordinator, wanted)
                 if not size:
-                    return Samples(tuple(samples), self._shared_stop(stop), self._calls)
+                    return Samples(
+                        tuple(samples), self._shared_stop(stop), self._calls, self._host_bound()
+                    )
                 start = perf_counter()
                 taken = self._round(size, self._deadline(begin, len(samples)))
                 sample_s = (perf_counter() - start) / len(taken)
@@ -164,6 +170,13 @@ class Sampling:
                 gc.collect()
         finally:
             self._regions.timing = False
+
+    def _host_bound(self) -> bool:
+        """Whether the device was done as soon as the host had issued its work.
+
+        Then marks in the device's queue were reached as they were made, and time the host.
+        """
+        return self._timer.primed and self._waited_s < _QUEUE_EMPTY * self._issued_s
 
     def _shared_stop(self, stop: str) -> str:
         """Rank 0's reason to stop, on every rank."""
@@ -249,6 +262,7 @@ class Sampling:
             workload()
             regions.timing = True
         marks = []
+        begin = perf_counter()
         for index in range(size):
             regions.sample = index
             if setup is not None:
@@ -262,6 +276,9 @@ class Sampling:
             marks.append((start, end))
             if perf_counter() > deadline:
                 break
+        issued = perf_counter()
         timer.synchronize()
+        self._issued_s += issued - begin
+        self._waited_s += perf_counter() - issued
         regions.flush(calls)
         return [timer.elapsed_us(start, end) / calls for start, end in marks]

@@ -49,6 +49,7 @@ class TimedCalls:
             tuple(us / self.calls for us in samples.us),
             samples.stop,
             samples.calls_per_sample * self.calls,
+            samples.host_bound,
         )
 
     def asking(self, decided: Decided | None) -> Decided | None:

@@ -195,6 +195,29 @@ def test_a_primed_round_begins_with_a_call_that_is_no_sample(clock: Clock) -> No
     assert (len(done.us), calls) == (1, 2)
 
 
+@pytest.mark.parametrize(("device_s", "bound"), [(0.0, True), (0.001, False)])
+def test_a_queue_that_is_empty_when_the_host_is_done_is_host_bound(
+    clock: Clock, device_s: float, bound: bool
+) -> None:
+    queued = 0.0
+
+    def step() -> None:
+        nonlocal queued
+        clock.take(0.001)  # the host's launch
+        queued += device_s  # what the device has still to do then
+
+    def synchronize() -> None:
+        nonlocal queued
+        clock.take(queued)
+        queued = 0.0
+
+    clock.primed = True
+    clock.synchronize = synchronize  # type: ignore[method-assign]
+    assert take_samples(clock, Workload(step), 1000.0, Options()).host_bound is bound
+    clock.primed = False  # the host's own clock waits at each mark: there is no queue to tell of
+    assert not take_samples(clock, Workload(step), 1000.0, Options()).host_bound
+
+
 def test_warm_up_spends_its_time_and_learns_what_a_call_takes(clock: Clock) -> None:
     spent = warm_up(Workload(lambda: clock.take(0.001)), clock, 1.0, SOLO)
     assert spent.elapsed_us == pytest.approx(1e6, rel=0.2)
