@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from pytest_gpuperf.recording import Options, record
+from pytest_gpuperf.recording.sampling import Samples
 from pytest_gpuperf.recording.telemetry.sampler import TelemetrySampler
 from pytest_gpuperf.recording.telemetry.summary import Telemetry
 
@@ -180,3 +181,74 @@ def test_on_a_gpu_counters_are_read_over_a_loop_and_drawn_in_the_trace(tmp_path:
     trace = read_trace(path)
     tracks = {trace.strings[name] for name in trace.counters.name}
     assert {"sm_clock", "throttled"} <= tracks
+
+
+@pytest.fixture
+def stand(monkeypatch: pytest.MonkeyPatch) -> Stand:
+    """A GPU's stand-in whose graphs call again what was captured, and no NVML."""
+    if torch.cuda.is_available():
+        pytest.skip("the GPU itself is tested")
+    made = Stand()
+    made.install(monkeypatch)
+
+    class Stream:
+        def __init__(self, *_: Any) -> None:
+            return
+
+        def wait_stream(self, _: Any) -> None:
+            return
+
+    class Graph:
+        def replay(self) -> None:
+            made.log.append("replay")
+            time.sleep(0.001)
+
+    @contextmanager
+    def block(_: Any) -> Iterator[None]:
+        yield
+
+    for name, value in {
+        "Stream": Stream,
+        "CUDAGraph": Graph,
+        "graph": block,
+        "stream": block,
+        "current_stream": Stream,
+    }.items():
+        monkeypatch.setattr(torch.cuda, name, value)
+
+    class Sampler(TelemetrySampler):
+        def __init__(self, *_: Any, **__: Any) -> None:
+            super().__init__(())
+
+    monkeypatch.setattr("pytest_gpuperf.recording.gpu_watch.TelemetrySampler", Sampler)
+    monkeypatch.setattr("pytest_gpuperf.recording.gpu_watch.telemetry_of", lambda *_: Telemetry())
+    return made
+
+
+@pytest.mark.filterwarnings("ignore:.*CUDA.*:UserWarning")
+def test_a_recording_by_graph_samples_replays_in_time_a_call(stand: Stand, tmp_path: Path) -> None:
+    options = Options(0.05, 0.2, steps=1, timer="graph")
+    block = record(
+        lambda: time.sleep(20e-6), device=GPU, trace_path=tmp_path / "t.json", options=options
+    ).block
+    assert block.timer == "graph"
+    assert "replay" in stand.log
+    (told,) = [note for note in block.notes if "captured as a CUDA graph" in note]
+    calls = int(told.split()[0])
+    assert calls in (1, 2, 4, 8)  # 200 µs over a sleep of 20 µs and what the machine adds
+    # A replay sleeps 1 ms whatever was captured, so that a call is its share of that.
+    assert min(block.samples_us) >= 1000 / calls
+    assert min(block.samples_us) < 100 * 1000 / calls
+
+
+@pytest.mark.filterwarnings("ignore:.*CUDA.*:UserWarning")
+def test_a_recording_by_kernels_takes_its_samples_from_profiled_steps(
+    stand: Stand, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    taken = Samples((5.0, 6.0, 7.0), "samples", 1)
+    monkeypatch.setattr("pytest_gpuperf.recording.recorder.take_kernel_samples", lambda *_: taken)
+    options = Options(0.01, 0.05, steps=1, timer="kernel")
+    block = record(
+        lambda: time.sleep(0.001), device=GPU, trace_path=tmp_path / "t.json", options=options
+    ).block
+    assert (block.timer, block.samples_us, block.stop) == ("kernel", taken.us, "samples")
