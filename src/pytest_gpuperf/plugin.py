@@ -15,6 +15,7 @@ from gpuperf_analyzers.limits import LimitError
 from pytest_gpuperf.results import BuiltInReports, Results, option, path_option
 from pytest_gpuperf.session.collecting import DECLARED, MISTAKE, declare, select
 from pytest_gpuperf.session.declaration import DEFAULTED, Declaration, parse_defaults
+from pytest_gpuperf.session.held_memory import HELD, held_bytes
 from pytest_gpuperf.session.places import DEFAULT_DIRECTORY
 from pytest_gpuperf.session.profiler_noise import without_profiler_noise
 from pytest_gpuperf.session.run import Run
@@ -151,6 +152,7 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
         pytest.fail(item.stash[MISTAKE], pytrace=False)
     if item.stash.get(DECLARED, None) is not None and not item.config.stash[RUN].disabled:
         require_torch()
+        item.stash[HELD] = held_bytes()
 
 
 @pytest.fixture

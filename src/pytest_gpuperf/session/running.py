@@ -16,6 +16,7 @@ from gpuperf_analyzers.failure_text import failure_text
 from gpuperf_analyzers.limits import Judgement, Limit, Verdict
 from pytest_gpuperf.session.collecting import DECLARED, FIXTURE
 from pytest_gpuperf.session.fixture import Gpuperf
+from pytest_gpuperf.session.held_memory import held_notes
 from pytest_gpuperf.session.measurement import Measurement, result_record
 from pytest_gpuperf.session.places import discard
 from pytest_gpuperf.session.plain import plain
@@ -167,6 +168,8 @@ def _records(item: pytest.Item, measured: Gpuperf | None, run: Run) -> list[dict
         result_record(m, test=item.nodeid, units=units, extra_info=measured.extra_info)
         for m in measured.kept
     ]
+    for record in records:
+        record["notes"] += held_notes(item)
     return [plain(record) for record in records]
 
 
