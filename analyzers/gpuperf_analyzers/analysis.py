@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass, replace
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from gpuperf_analyzers.above_peak import above_peak
 from gpuperf_analyzers.combining import values_json, worst_of
 from gpuperf_analyzers.config import Config
 from gpuperf_analyzers.counters import KernelCounters, kernel_counters
@@ -168,6 +169,7 @@ def analyze(trace: Trace, config: Config | None = None) -> Analysis:
     findings = (*assess(trace, config), *device_findings(trace), *unread)
     found = tuple(_device(trace, config, device, block) for device in devices(trace))
     findings += tuple(f for device in found for f in _flops_incomplete(device, block))
+    findings += tuple(f for device in found for f in above_peak(device.values))
     only_times = not found and timed_only(trace, block)
     if block is not None and not only_times:
         findings += steps_missing(block, min((len(d.steps) for d in found), default=0), config)
