@@ -12,7 +12,7 @@ from gpuperf_analyzers.hardware import find_peak, peak_tflops
 from gpuperf_analyzers.hookspecs import Peak
 from gpuperf_analyzers.live_block import TIMERS, LiveBlock
 from gpuperf_analyzers.metrics import Value, absent
-from gpuperf_analyzers.stats import median_value, quantile, quantile_interval
+from gpuperf_analyzers.stats import median_value, p99_value
 from gpuperf_analyzers.telemetry import telemetry_values
 
 SOURCE = "timed with the profiler off"
@@ -58,10 +58,7 @@ def _times(block: LiveBlock) -> Iterator[Value]:
     if block.l2 and block.device_type != "cpu":
         source += f", {block.l2} L2 cache"
     yield median_value("step_time", samples, source)
-    yield Value(
-        "step_time_p99", quantile(samples, 0.99), quantile_interval(samples, 0.99), len(samples),
-        source,
-    )  # fmt: skip
+    yield p99_value("step_time_p99", samples, source)
     if block.items is None:
         yield absent("throughput", "no items= or tokens= declared for a step")
     elif min(samples) > 0:

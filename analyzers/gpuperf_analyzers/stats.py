@@ -118,6 +118,24 @@ def median_value(name: str, samples: Numbers, source: str = "", at: str = "") ->
     return Value(name, median(kept), median_interval(kept), len(kept), source, at=at, samples=kept)
 
 
+def p99_value(name: str, samples: Numbers, source: str = "", at: str = "") -> Value:
+    """99th percentile (nearest rank) of samples as a Value; under 100 samples it is the largest.
+
+    Raises
+    ------
+    ValueError
+        No samples.
+    """
+    kept = tuple(float(s) for s in samples)
+    if len(kept) < 100:
+        few = f"the largest of {len(kept)} samples: a 99th percentile takes 100"
+        source = f"{few}; {source}" if source else few
+    return Value(
+        name, quantile(kept, 0.99), quantile_interval(kept, 0.99), len(kept), source, at=at,
+        samples=kept,
+    )  # fmt: skip
+
+
 def worst_value(
     name: str,
     samples: Numbers,

@@ -178,10 +178,7 @@ class Timeline:
         samples = np.array([s.window_ns for s in self.steps]) / 1e3
         source = "steps of the trace, under the profiler"
         yield stats.median_value("step_time", samples, source)
-        yield Value(
-            "step_time_p99", stats.quantile(samples, 0.99), stats.quantile_interval(samples, 0.99),
-            len(samples), source, samples=tuple(samples.tolist()),
-        )  # fmt: skip
+        yield stats.p99_value("step_time_p99", samples, source)
 
     def _time(self, name: str, field: str) -> Value:
         if not self.steps:

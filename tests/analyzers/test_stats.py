@@ -102,3 +102,12 @@ def test_the_worst_of_several_steps_is_named() -> None:
 def test_no_samples_or_nonsense_is_an_error_in_words(call) -> None:
     with pytest.raises(ValueError, match=r"no samples|quantile is above 0|nothing to divide"):
         call()
+
+
+def test_a_99th_percentile_of_fewer_than_100_samples_says_that_it_is_the_largest() -> None:
+    # Nearest rank: the ceil(0.99 n)-th smallest, which is the n-th for every n below 100.
+    few = stats.p99_value("p99", [1.0, 3.0, 2.0], "timed")
+    assert (few.value, few.n) == (3.0, 3)
+    assert few.source == "the largest of 3 samples: a 99th percentile takes 100; timed"
+    enough = stats.p99_value("p99", range(1, 101), "timed")
+    assert (enough.value, enough.source) == (99.0, "timed")

@@ -57,17 +57,14 @@ def _placed(value: Value, region: str) -> Value:
 
 def _times(region: str, blocks: Sequence[LiveBlock], flops: Value | None) -> Mapping[str, Value]:
     """Of the samples on the rank where the region took longest."""
-    from gpuperf_analyzers.stats import median, median_value, quantile, quantile_interval
+    from gpuperf_analyzers.stats import median, median_value, p99_value
 
     entered = [(i, b.regions[region]) for i, b in enumerate(blocks) if b.regions.get(region)]
     if not entered:
         return {}
     rank, samples = max(entered, key=lambda entry: median(entry[1]))
     at = f"rank {rank}" if len(blocks) > 1 else ""
-    p99 = Value(
-        "step_time_p99", quantile(samples, 0.99), quantile_interval(samples, 0.99), len(samples),
-        at=at,
-    )  # fmt: skip
+    p99 = p99_value("step_time_p99", samples, at=at)
     times = {"step_time": median_value("step_time", samples, at=at), "step_time_p99": p99}
     if flops is not None:
         times["tflops"] = _rate(flops, samples, at)
