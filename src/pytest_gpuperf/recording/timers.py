@@ -14,7 +14,6 @@ from collections.abc import Callable
 from time import perf_counter_ns
 from typing import TYPE_CHECKING, Any, Protocol
 
-from gpuperf_analyzers.live_block import TIMERS
 from pytest_gpuperf.recording.errors import RecordingError, import_torch
 
 if TYPE_CHECKING:
@@ -127,7 +126,7 @@ def make_timer(name: str | None, device: torch.device) -> Timer:
     if name in _ON_CUDA:
         if device.type != "cuda":
             raise RecordingError(
-                f"gpuperf: timer={name!r} needs a CUDA device, not {device}: {TIMERS[name]}"
+                f"gpuperf: timer={name!r} needs a CUDA device, not {device}: take timer='wall'"
             )
         return _ON_CUDA[name](device)
     return WallTimer(device)
