@@ -147,6 +147,7 @@ def record(
         if timer.name == "kernel":
             call_us = min(block.samples_us)
             taken = take_kernel_samples(workload, device, options, call_us, coordinator)
+            notes = (*notes, *sample_notes(taken, timed.warmup, options))
             block = replace(block, samples_us=taken.us, stop=taken.stop)
         block = replace(
             block, first_call_us=first_call_us, notes=(*notes, *timed.notes, *block.notes)
@@ -242,7 +243,8 @@ def _timed(
             samples, peak, telemetry = watched.samples, watched.peak_bytes, watched.telemetry
             notes = telemetry_notes(watched.absent_reason, telemetry.values)
         kept = leftover_notes(alive_bytes(device) - held)
-    notes = (*sample_notes(samples, warmup, options), *called.notes, *others, *kept, *notes)
+    of_samples = () if timer.name == "kernel" else sample_notes(samples, warmup, options)
+    notes = (*of_samples, *called.notes, *others, *kept, *notes)
     return _Timed(warmup, samples, peak, telemetry, notes)
 
 

@@ -252,3 +252,6 @@ def test_a_recording_by_kernels_takes_its_samples_from_profiled_steps(
         lambda: time.sleep(0.001), device=GPU, trace_path=tmp_path / "t.json", options=options
     ).block
     assert (block.timer, block.samples_us, block.stop) == ("kernel", taken.us, "samples")
+    # Notes are of these samples, and not of those by events.
+    assert any("only 3 samples" in note for note in block.notes)
+    assert not any("mean of" in note or "queue" in note for note in block.notes)
