@@ -67,8 +67,8 @@ class Thresholds:
         "empty for lack of work",
     )  # fmt: skip
     busy_enough: float = _at(
-        0.50, "saturation is spoken of where the device is busy for this share of the step",
-        "an idle device is not filled either: its idleness is the news then",
+        0.50, "saturation is spoken of where compute takes this share of the step",
+        "a device that is idle or communicates is not filled either: that is the news then",
     )  # fmt: skip
     tensor_cores: float = _at(
         0.50, "matrix products spend less than this share of their time on tensor cores",

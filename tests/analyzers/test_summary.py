@@ -103,6 +103,11 @@ def one_gap(t: KinetoTrace) -> None:
     t.launch("first_conv", at=890, runs=(895, 1000), **HALF_FULL)
 
 
+def late_start(t: KinetoTrace) -> None:
+    busy(t, 0, 200)
+    t.launch("waited", at=210, runs=(895, 1000), call_dur=5, **HALF_FULL)
+
+
 def exposed(t: KinetoTrace) -> None:
     with t.step(1, at=0, dur=1000):
         busy(t, 0, 600)
@@ -166,6 +171,7 @@ BUILT: dict[str, tuple[Callable[[KinetoTrace], None], str, list[str]]] = {
     "compilation": (compiling, "compilation", ["it compiles"]),
     "garbage collection": (collecting, "garbage-collection", ["collects garbage"]),
     "one gap": (one_gap, "one-gap", ["695 µs before first_conv", "the host is in aten::conv2d"]),
+    "one gap after a launch": (late_start, "one-gap", ["stands idle for 70%", "did not start"]),
     "exposed communication": (exposed, "exposed-communication", ["40% of the step", "none of it"]),
     "hidden communication": (hidden, "compute-bound", ["computes for 100%"]),
     "pageable copies": (copying, "exposed-copies", ["30% of the step", "pin that memory"]),
@@ -191,6 +197,15 @@ def test_a_built_trace_has_the_cause_that_was_built_into_it(name: str, tmp_path:
     assert ("off-tensor-cores" in codes) == (name == "off the tensor cores")
     assert ("slow-steps" in codes) == (name == "a slow step")
     assert all(s.evidence for s in found.sentences)
+
+
+def test_a_chip_is_not_called_unfilled_for_the_time_it_communicates(tmp_path: Path) -> None:
+    t = KinetoTrace()
+    with t.step(1, at=0, dur=1000):
+        t.launch("small", at=0, runs=(0, 100), call_dur=0, **ONE_THREAD)
+        t.launch(NCCL, at=1, runs=(100, 1000), call_dur=0, stream=9)
+    codes = [s.code for s in analyzed(t, tmp_path).summary.sentences]
+    assert codes == ["exposed-communication"]
 
 
 GIVEN = {

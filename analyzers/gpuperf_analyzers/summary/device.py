@@ -158,9 +158,10 @@ def _saturation(device: Answered, who: Subject, limits: Thresholds) -> Sentence 
     """Utilization beside saturation: one thread in a loop is busy for 100% of the time."""
     found = device.results["saturation"]
     parts: OutliersResult = device.results["outliers"]
-    busy = parts.share(Part.COMPUTE, Part.COMMUNICATION, Part.COPIES)
-    if busy < limits.busy_enough or found.compute_occupancy is None:
+    # Communication fills no chip by design: a GPU busy with it has no need of larger batches.
+    if parts.share(Part.COMPUTE) < limits.busy_enough or found.compute_occupancy is None:
         return None
+    busy = parts.share(Part.COMPUTE, Part.COMMUNICATION, Part.COPIES)
     few = found.compute_part_filled
     low = found.compute_occupancy < limits.low_occupancy
     if not low and (few is None or few < limits.few_blocks):

@@ -47,8 +47,10 @@ def host_wait(device: Answered, who: Subject, limits: Thresholds) -> Sentence | 
     first, most = _largest(parts)
     gap = _one_gap(device, share, found, limits) if first in _ISSUING else None
     if gap is not None:
-        length, words = gap
+        length, words, launched = gap
         evidence.append(Evidence("longest gap", length, "us"))
+        if launched:  # the host had done its part: it is not what was waited for
+            text = f"{who.name} stands idle for {percent(share)} of {who.of}"
         return Sentence("one-gap", f"{text}: {words}.", tuple(evidence), share)
     evidence.append(Evidence(_CODES[first], most, "fraction"))
     told = _reason(device, who, first, evidence)
@@ -89,8 +91,11 @@ def _on_cpu(
 
 def _one_gap(
     device: Answered, share: float, found: OutliersResult, limits: Thresholds
-) -> tuple[float, str] | None:
-    """The one gap that is most of the wait, in words; None where it is made of many."""
+) -> tuple[float, str, bool] | None:
+    """The one gap that is most of the wait: µs, in words, and whether its end had been launched.
+
+    None where the wait is made of many.
+    """
     gaps = device.results["timeline"].gaps
     length = sum(p.length_ns for p in found.parts)
     if len(found.parts) > 1 or not gaps:
@@ -103,13 +108,14 @@ def _one_gap(
     if gap.next_activity:
         words += f" before {named(gap.next_activity)}"
     ran: Sequence[tuple[str, int]] = sorted((*gap.cpu_ops, *gap.calls), key=lambda r: -r[1])
-    if gap.launch_latency > gap.host_bound:
+    launched = gap.launch_latency > gap.host_bound
+    if launched:
         words += ", which had been launched and did not start"
     elif ran and ran[0][1] >= limits.main_cause * gap.duration:
         words += f", while the host is in {named(ran[0][0])}"
     else:
         words += ", with no op on the host for most of it"
-    return gap.duration / 1e3, words
+    return gap.duration / 1e3, words, launched
 
 
 def _reason(device: Answered, who: Subject, part: Part, evidence: list[Evidence]) -> str:
