@@ -130,3 +130,19 @@ def test_the_steps_of_the_trace_stay_what_they_are(tmp_path: Path) -> None:
 
 def test_a_name_that_is_not_there_gives_nothing(tmp_path: Path) -> None:
     assert analyze_span(read_trace(draw(tmp_path)), load_config(), "nowhere") == ()
+
+
+def test_a_star_stands_for_the_batch_in_the_names_of_decode_steps(tmp_path: Path) -> None:
+    t = KinetoTrace()
+    for i, (batch, length) in enumerate(((16, 10), (16, 20), (32, 60))):
+        t.event(f"step[DECODE bs={batch}]", "user_annotation", 100.0 * i, 90)
+        t.launch("decode", at=100.0 * i + 5, runs=(100.0 * i + 10, 100.0 * i + 10 + length))
+    t.event("step[EXTEND bs=1]", "user_annotation", 300.0, 90)
+    t.launch("prefill", at=305.0, runs=(310.0, 390.0))
+    trace = read_trace(t.write(tmp_path / "t.json"))
+    (found,) = analyze_span(trace, load_config(), "step[DECODE*")
+    assert len(found.passages) == 3
+    assert number(found, "step_time") == 20
+    (one,) = analyze_span(trace, load_config(), "step[DECODE bs=32]")
+    assert number(one, "step_time") == 60
+    assert analyze_span(trace, load_config(), "nowhere*") == ()

@@ -136,11 +136,16 @@ def _steps(trace: Trace, found: Activity) -> tuple[Step, ...]:
 def span_rows(trace: Trace, name: str) -> I64:
     """Rows of the host spans called `name`, in time order.
 
-    One that begins before an earlier one has ended is part of it, on whatever thread.
+    A name that ends in ``*`` and is nobody's stands for all that begin so: inference servers write
+    the batch into the annotation of each step. One that begins before an earlier one has ended is
+    part of it, on whatever thread.
     """
     e = trace.events
     host = (e.cat == Category.USER_ANNOTATION) | (e.cat == Category.CPU_OP)
     rows = np.flatnonzero(host & trace.names_matching([name]))
+    if not len(rows) and name.endswith("*"):
+        alike = [s for s in trace.strings if s.startswith(name[:-1])]
+        rows = np.flatnonzero(host & trace.names_matching(alike))
     if not len(rows):
         return rows
     rows = rows[np.lexsort((-e.dur[rows], e.ts[rows]))]
