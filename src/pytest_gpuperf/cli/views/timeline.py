@@ -35,7 +35,11 @@ _FEWEST_FOR_AN_INTERVAL = 6
 
 
 def print_timeline(console: Console, device: DeviceAnalysis, step: str | None) -> None:
-    """The window (or step `step`) as a tree of parts, with the median step beside it."""
+    """The window (or step `step`) as a tree of parts, with the median step beside it.
+
+    A single step is beside it too: its window need not be the whole one, and the paragraph on top
+    speaks of steps.
+    """
     timeline = device.timeline
     chosen, name = timeline.window, "whole window"
     if step not in (None, "all"):
@@ -43,16 +47,12 @@ def print_timeline(console: Console, device: DeviceAnalysis, step: str | None) -
         if not found:
             return
         chosen, name = found[0], f"step {step}"
-    several = chosen is timeline.window and len(timeline.steps) > 1
-    titles = [f"timeline, {device.label}", name, "share"]
-    if several:
-        sampled = len(timeline.steps) >= _FEWEST_FOR_AN_INTERVAL
-        titles += ["median step", "95% interval" if sampled else "range"]
+    steps = timeline.steps if chosen is timeline.window else ()
+    titles = [f"timeline, {device.label}", name, "share", *_step_titles(steps)]
     shown = table(*titles, numbers="rest")
-    steps = timeline.steps if several else ()
     shown.add_row("length", *_cells(chosen, "window_ns", ""), *_step_cells(steps, "window_ns"))
     for title, field, whole in _PARTS:
-        if not getattr(chosen, field) and title.startswith(" "):
+        if not any(getattr(times, field) for times in (chosen, *steps)) and title.startswith(" "):
             continue
         cells = (*_cells(chosen, field, whole), *_step_cells(steps, field))
         shown.add_row(words(title), *(words(cell) for cell in cells))
@@ -68,6 +68,14 @@ def _cells(times: Times, field: str, whole: str) -> tuple[str, str]:
     return show(value / 1e3, "us"), share
 
 
+def _step_titles(steps: Sequence[Times]) -> tuple[str, ...]:
+    if not steps:
+        return ()
+    if len(steps) == 1:
+        return (f"step {steps[0].name.partition('#')[2]}",)
+    return ("median step", "95% interval" if len(steps) >= _FEWEST_FOR_AN_INTERVAL else "range")
+
+
 def _step_cells(steps: Sequence[Times], field: str) -> tuple[str, ...]:
     """Median over the steps, and its interval, or the range where they are too few for one."""
     from gpuperf_analyzers.stats import median, median_interval
@@ -76,6 +84,8 @@ def _step_cells(steps: Sequence[Times], field: str) -> tuple[str, ...]:
         return ()
     samples = [getattr(step, field) / 1e3 for step in steps]
     middle = median(samples)
+    if len(steps) == 1:
+        return (show(middle, "us"),)
     return show(middle, "us"), show_interval(
         middle, median_interval(samples) or (min(samples), max(samples)), "us"
     )
