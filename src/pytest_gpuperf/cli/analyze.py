@@ -17,9 +17,12 @@ from pytest_gpuperf.cli.inputs import (
     reading,
     whole_number,
 )
+from pytest_gpuperf.cli.mark import write_marked
+from pytest_gpuperf.cli.nccl_choices import read_choices, told_by_log
 
 if TYPE_CHECKING:
     from gpuperf_analyzers.set_analysis import SetAnalysis
+    from gpuperf_analyzers.trace.model import TraceSet
 
 TOP = 10
 
@@ -28,7 +31,8 @@ def run(argv: Sequence[str]) -> int:
     """Print the analysis: 0, or 2 where an input could not be read."""
     parser = _parser()
     args = parser.parse_args(argv)
-    if args.span is not None and (args.csv or args.step is not None or args.rank is not None):
+    of_the_whole = (args.step, args.rank, args.mark, args.nccl_log)
+    if args.span is not None and (args.csv or any(o is not None for o in of_the_whole)):
         parser.error("--span goes with --json only: it shows every passage of every rank")
     traces = read_inputs(args.paths, **reading(args))
     if traces is None:
@@ -37,9 +41,9 @@ def run(argv: Sequence[str]) -> int:
         from pytest_gpuperf.cli.span import report_span
 
         return report_span(traces, args.span, as_json=args.json)
-    from gpuperf_analyzers.set_analysis import analyze_set
-
-    found = analyze_set(traces)
+    found = _analyzed(traces, args.nccl_log)
+    if found is None:
+        return USAGE
     if args.step not in (None, "all") and not _has_step(found, int(args.step)):
         complain(f"no trace has a step {args.step}: {_steps_in_words(found)}")
         return USAGE
@@ -57,7 +61,18 @@ def run(argv: Sequence[str]) -> int:
         from pytest_gpuperf.cli.views import print_set
 
         print_set(found, top=args.top, step=args.step, rank=args.rank)
-    return USAGE if found.failed else 0
+    marked = 0 if args.mark is None else write_marked(traces, found, args.mark)
+    return USAGE if found.failed else marked
+
+
+def _analyzed(traces: TraceSet, logs: Sequence[str] | None) -> SetAnalysis | None:
+    """The analysis with what NCCL's `logs` know; None, after a line why, without them."""
+    from gpuperf_analyzers.set_analysis import analyze_set
+
+    if logs is None:
+        return analyze_set(traces)
+    choices = read_choices(logs)
+    return None if choices is None else told_by_log(analyze_set(traces), choices)
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -95,6 +110,19 @@ def _parser() -> argparse.ArgumentParser:
         default=TOP,
         metavar="N",
         help="rows of the tables of ops, kernels and gaps (default %(default)s)",
+    )
+    parser.add_argument(
+        "--nccl-log",
+        action="append",
+        metavar="FILE",
+        help="NCCL's log (NCCL_DEBUG=INFO, NCCL_DEBUG_SUBSYS=TUNING): which algorithm and protocol "
+        "each collective had; may be repeated",
+    )
+    parser.add_argument(
+        "--mark",
+        metavar="OUT",
+        help="write the trace once more to OUT (.json, .json.gz) with its critical path as tracks "
+        "of its own, for Perfetto",
     )
     return parser
 

@@ -55,7 +55,7 @@ def _hints(found: CollectivesResult) -> list[str]:
     if world:
         lines.append(f"{world:,} of {every:,} name no group: the world's size stands for it")
     if any(call.choice_source == "kernel name" for call in found.calls):
-        lines.append("algorithm and protocol are in the kernel's name: a hint, NCCL's log knows")
+        lines.append("algorithm and protocol are in the kernel's name: a hint; --nccl-log knows")
     return lines
 
 
