@@ -17,6 +17,7 @@ from pytest_gpuperf.cli.views.launchers import print_launchers
 from pytest_gpuperf.cli.views.memory import print_memory
 from pytest_gpuperf.cli.views.ops import print_ops
 from pytest_gpuperf.cli.views.ranks import print_matched, print_ranks
+from pytest_gpuperf.cli.views.saturation import print_saturation
 from pytest_gpuperf.cli.views.summary import print_summary
 from pytest_gpuperf.cli.views.timeline import print_gaps, print_timeline
 from pytest_gpuperf.cli.views.values import print_values
@@ -84,6 +85,7 @@ def print_rank(console: Console, rank: Analysis, *, top: int, step: str | None) 
         print_timeline(console, device, step)
         print_gaps(console, device, top)
         print_ops(console, device, top)
+        print_saturation(console, device)
         print_launchers(console, device, top)
         print_collectives(console, device, top)
         print_buckets(console, device, top)
