@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
 F64 = npt.NDArray[np.float64]
 SOURCE = "launch geometry, Kineto's estimate"
+GEOMETRY = "launch geometry: blocks against multiprocessors"
+NO_BLOCKS = "no kernel records its blocks (ROCm and graph replays record none)"
 NO_ESTIMATE = "the trace has no occupancy estimates (ROCm and graph replays record none)"
 
 
@@ -84,14 +86,17 @@ class SaturationResult:
     copies: CopyTimes | None = None
 
     def metrics(self) -> Iterator[Value]:
-        """``est_occupancy``."""
-        if self.device == "cpu":
-            yield absent("est_occupancy", "a CPU runs no kernels")
-        elif self.est_occupancy is None:
-            yield absent("est_occupancy", NO_ESTIMATE)
-        else:
-            covered = f"{(self.covered or 0.0) * 100:.1f}% of kernel time"
-            yield Value("est_occupancy", self.est_occupancy, source=f"{SOURCE}, {covered}")
+        """``est_occupancy``, ``few_blocks`` and ``tail_efficiency``."""
+        covered = f"{SOURCE}, {(self.covered or 0.0) * 100:.1f}% of kernel time"
+        for name, value, source, lacking in (
+            ("est_occupancy", self.est_occupancy, covered, NO_ESTIMATE),
+            ("few_blocks", self.part_filled, GEOMETRY, NO_BLOCKS),
+            ("tail_efficiency", self.tail_efficiency, GEOMETRY, NO_BLOCKS),
+        ):
+            if value is None:
+                yield absent(name, "a CPU runs no kernels" if self.device == "cpu" else lacking)
+            else:
+                yield Value(name, value, source=source)
 
     def copies_frame(self) -> pd.DataFrame:
         """Bytes over time by kind: one row a copy or fill, with the sum of its kind so far.

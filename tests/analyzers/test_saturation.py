@@ -38,7 +38,7 @@ def test_occupancy_is_weighted_by_time_and_says_how_much_time_it_covers(
     result = analyzed(t, tmp_path, config)
     assert result.est_occupancy == pytest.approx((0.8 * 30 + 0.4 * 10) / 40)
     assert result.covered == pytest.approx(40 / 50)
-    (value,) = result.metrics()
+    value = next(iter(result.metrics()))
     assert "80.0% of kernel time" in value.source
 
 
@@ -75,9 +75,21 @@ def test_without_estimates_there_is_no_number_and_the_reason(
     t = KinetoTrace()
     kernel(t, "k", 0, 10)
     result = analyzed(t, tmp_path, config)
-    (value,) = result.metrics()
-    assert value.value is None
-    assert "no occupancy estimates" in str(value.absent_reason)
+    occupancy, few, tail = result.metrics()
+    assert (occupancy.value, few.value, tail.value) == (None, None, None)
+    assert "no occupancy estimates" in str(occupancy.absent_reason)
+    assert "no kernel records its blocks" in str(few.absent_reason)
+    assert tail.absent_reason == few.absent_reason
+
+
+def test_empty_multiprocessors_and_tails_can_be_limits(tmp_path: Path, config: Config) -> None:
+    t = KinetoTrace()
+    kernel(t, "few", 0, 30, **{"est. achieved occupancy %": 50, "blocks per SM": 0.5})
+    kernel(t, "even", 50, 10, **{"est. achieved occupancy %": 50, "blocks per SM": 4.0})
+    values = {v.name: v.value for v in analyzed(t, tmp_path, config).metrics()}
+    assert set(values) <= set(config.metrics)
+    assert values["few_blocks"] == pytest.approx(30 / 40)
+    assert values["tail_efficiency"] == pytest.approx((0.5 * 30 + 1.0 * 10) / 40)
 
 
 TRACES = [
