@@ -1,13 +1,16 @@
 """The GPU paths, part by part: what ran, what it gave, and what could not be run here and why.
 
 Without a GPU the parts that a CPU reaches run on it, and each of the others says what it lacks.
+Each part is a process of its own with a time limit, so that one that hangs or crashes costs itself.
 """
 
 from __future__ import annotations
 
 import argparse
+import faulthandler
 import json
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -23,6 +26,8 @@ import torch
 from pytest_gpuperf.recording import Options, RecordingError, environment, record, resolve_device
 
 BUDGET_S = 280.0
+DUMP_S = 10.0
+"""How long before its limit a part shows where it hangs."""
 EXAMPLE = Path(__file__).resolve().parents[1] / "example_project"
 
 
@@ -37,7 +42,6 @@ class Check:
     device: torch.device
     out: Path
     quick: bool
-    ends: float
     missing: dict[str, str] = field(default_factory=dict)
     """Pieces of the part under way that could not be run, and why."""
 
@@ -156,10 +160,7 @@ def example(check: Check) -> dict[str, Any]:
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--gpuperf-report",
                f"--gpuperf-dir={folder}", f"--gpuperf-device={check.device}"]  # fmt: skip
     command += ["tests/test_matmul.py"] if check.quick else []
-    left = max(1.0, check.ends - time.monotonic())
-    done = subprocess.run(
-        command, cwd=EXAMPLE, capture_output=True, text=True, check=False, timeout=left
-    )
+    done = subprocess.run(command, cwd=EXAMPLE, capture_output=True, text=True, check=False)
     report = folder / "report.json"
     if not report.is_file():
         raise RuntimeError(f"no report: {done.stdout[-800:]}{done.stderr[-800:]}")
@@ -168,15 +169,16 @@ def example(check: Check) -> dict[str, Any]:
     return {"pytest_exit": done.returncode, "verdicts": verdicts, "report": str(report)}
 
 
-PARTS: dict[str, Callable[[Check], dict[str, Any]]] = {
-    "timers": timers,
-    "l2_flush": l2_flush,
-    "counters": counters,
-    "memory": memory,
-    "compiled": compiled,
-    "one_rank": one_rank,
-    "example": example,
+PARTS: dict[str, tuple[Callable[[Check], dict[str, Any]], float]] = {
+    "timers": (timers, 60.0),
+    "l2_flush": (l2_flush, 45.0),
+    "counters": (counters, 45.0),
+    "memory": (memory, 45.0),
+    "compiled": (compiled, 60.0),
+    "one_rank": (one_rank, 45.0),
+    "example": (example, 180.0),
 }
+"""Each part, and the seconds that it may take."""
 
 
 @dataclass
@@ -191,21 +193,60 @@ class Outcome:
 
 
 def run_part(part: Callable[[Check], dict[str, Any]], check: Check) -> Outcome:
-    """`part`, whatever becomes of it."""
-    begin = time.monotonic()
-    check.missing = {}
-    if begin > check.ends:
-        return Outcome("not run", f"the time of {BUDGET_S:.0f} s was spent")
+    """`part` in this process, whatever becomes of it."""
     try:
         outcome = Outcome("ran", values=part(check))
     except NotHereError as error:
         outcome = Outcome("not run", str(error))
-    except Exception as error:  # noqa: BLE001 - the other parts are to run all the same
+    except Exception as error:  # noqa: BLE001 - the reason belongs in the record
         traceback.print_exc()
         outcome = Outcome("failed", f"{type(error).__name__}: {error}")
-    outcome.seconds = round(time.monotonic() - begin, 2)
     outcome.missing = check.missing
     return outcome
+
+
+def run_apart(name: str, out: Path, *, quick: bool, left: float) -> Outcome:
+    """The part in a process of its own, ended with all that it started when its time is over."""
+    if left <= 0:
+        return Outcome("not run", f"the time of {BUDGET_S:.0f} s was spent")
+    limit = min(PARTS[name][1], left)
+    written = out / f"{name}.json"
+    written.unlink(missing_ok=True)
+    command = [sys.executable, sys.argv[0], f"--out={out}", f"--inside={name}", f"--limit={limit}"]
+    command += ["--quick"] if quick else []
+    begin = time.monotonic()
+    process = subprocess.Popen(command, start_new_session=True)
+    try:
+        status: int | None = process.wait(limit)
+    except subprocess.TimeoutExpired:
+        status = None
+    finally:
+        _end(process)
+    if written.is_file():
+        outcome = Outcome(**json.loads(written.read_text(encoding="utf-8")))
+        written.unlink()
+    elif status is None:
+        outcome = Outcome("failed", f"not done after {limit:.0f} s; where it was is shown above")
+    else:
+        outcome = Outcome("failed", f"its process ended with status {status}")
+    outcome.seconds = round(time.monotonic() - begin, 2)
+    return outcome
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    """End the part's process and what it left running."""
+    try:
+        os.killpg(process.pid, signal.SIGKILL)
+    except ProcessLookupError:
+        return
+    process.wait()
+
+
+def inside(name: str, out: Path, *, quick: bool, limit: float) -> None:
+    """What a part's own process does: run it, and leave its outcome for the one that started it."""
+    faulthandler.dump_traceback_later(max(limit - DUMP_S, limit / 2))
+    outcome = run_part(PARTS[name][0], Check(resolve_device(), out, quick))
+    (out / f"{name}.json").write_text(json.dumps(asdict(outcome)), encoding="utf-8")
 
 
 def told(name: str, outcome: Outcome) -> str:
@@ -221,21 +262,27 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--out", type=Path, default=Path("gpu-check"))
     parser.add_argument("--parts", default=",".join(PARTS), help="which to run, by name")
     parser.add_argument("--quick", action="store_true", help="short samples, one example test")
+    parser.add_argument("--inside", choices=PARTS, help=argparse.SUPPRESS)
+    parser.add_argument("--limit", type=float, default=BUDGET_S, help=argparse.SUPPRESS)
     options = parser.parse_args(arguments)
+    if options.inside:
+        inside(options.inside, options.out, quick=options.quick, limit=options.limit)
+        return 0
     unknown = set(options.parts.split(",")) - set(PARTS)
     if unknown:
         parser.error(f"no part {', '.join(sorted(unknown))}: there are {', '.join(PARTS)}")
     options.out.mkdir(parents=True, exist_ok=True)
-    check = Check(resolve_device(), options.out, options.quick, time.monotonic() + BUDGET_S)
-    document: dict[str, Any] = {"environment": environment(check.device), "parts": {}}
-    if check.device.type != "cuda":
-        print("NO GPU: torch sees no CUDA device; only what a CPU reaches is run")
+    ends = time.monotonic() + BUDGET_S
+    device = resolve_device()
+    document: dict[str, Any] = {"environment": environment(device), "parts": {}}
+    if device.type != "cuda":
+        print("NO GPU: torch sees no CUDA device; only what a CPU reaches is run", flush=True)
     outcomes = []
     for name in options.parts.split(","):
-        outcome = run_part(PARTS[name], check)
+        outcome = run_apart(name, options.out, quick=options.quick, left=ends - time.monotonic())
         outcomes.append(outcome)
         document["parts"][name] = asdict(outcome)
-        # After each part, so that a crash of the next one loses nothing.
+        # After each part, so that the end of this process loses nothing.
         (options.out / "check.json").write_text(json.dumps(document, indent=1), encoding="utf-8")
         print(told(name, outcome), flush=True)
     print(f"written: {options.out / 'check.json'} and {options.out / 'traces'}")

@@ -50,3 +50,44 @@ def test_a_misspelt_part_is_refused_with_those_there_are(tmp_path: Path) -> None
     done = checked(f"--out={tmp_path}", "--parts=timer")
     assert done.returncode == 2
     assert "no part timer: there are timers," in done.stderr
+
+
+def test_a_part_that_hangs_or_crashes_costs_itself_and_leaves_no_process(tmp_path: Path) -> None:
+    script = tmp_path / "broken_check.py"
+    script.write_text(
+        f"""
+import os, subprocess, sys, time
+sys.path.insert(0, {str(SCRIPT.parent)!r})
+import gpu_check
+
+def hangs(check):
+    left = subprocess.Popen(["sleep", "600"])
+    (check.out / "pids").write_text(f"{{os.getpid()}} {{left.pid}}")
+    time.sleep(600)
+
+gpu_check.PARTS = {{"hangs": (hangs, 20.0), "crashes": (lambda check: os._exit(7), 60.0),
+                   "after": (lambda check: {{"fine": 1}}, 60.0)}}
+sys.exit(gpu_check.main(["--parts=hangs,crashes,after", *sys.argv[1:]]))
+""",
+        encoding="utf-8",
+    )
+    done = subprocess.run(
+        [sys.executable, str(script), f"--out={tmp_path}"],
+        capture_output=True, text=True, check=False, timeout=180,
+    )  # fmt: skip
+    assert done.returncode == 1, done.stderr
+    parts = json.loads((tmp_path / "check.json").read_text())["parts"]
+    assert parts["hangs"]["status"] == parts["crashes"]["status"] == "failed"
+    assert parts["hangs"]["reason"].startswith("not done after 20 s")
+    assert "broken_check.py" in done.stderr
+    assert "in hangs" in done.stderr  # the stack of where it was
+    assert parts["crashes"]["reason"] == "its process ended with status 7"
+    assert (parts["after"]["status"], parts["after"]["values"]) == ("ran", {"fine": 1})
+    for pid in (tmp_path / "pids").read_text().split():
+        assert not running(int(pid))
+
+
+def running(pid: int) -> bool:
+    """Whether the process is there and has not ended."""
+    stat = Path(f"/proc/{pid}/stat")
+    return stat.exists() and stat.read_text().rpartition(")")[2].split()[0] not in "ZX"
