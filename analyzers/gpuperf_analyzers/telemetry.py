@@ -137,7 +137,10 @@ def _throttling(block: LiveBlock, timed: frozenset[str]) -> Iterator[Finding]:
     message = f"the clocks were held down in {100 * throttled:.0f}% of {samples} samples: {reasons}"
     wanders = _share(block, "clock_spread") > UNSTEADY
     if slowed > MOSTLY or (throttled > MOSTLY and wanders):
-        yield Finding("throttled", message, example=reasons, invalidates=timed)
+        # A low clock that is steady leaves cycles comparable; of one that wanders, the median is
+        # not the clock that each sample ran at.
+        invalid = timed | {"step_cycles"} if wanders else timed
+        yield Finding("throttled", message, example=reasons, invalidates=invalid)
     elif throttled > MOSTLY:
         yield Finding("power-capped", f"{message}; they were steady", example=reasons)
     else:
@@ -172,11 +175,14 @@ def _errors(
         if name.startswith("xid:"):
             number, count = name.removeprefix("xid:"), _count(block, name)
             message = f"the driver reported XID {number} while the workload was measured"
-            yield Finding("xid", message, count, example=number, invalidates=timed)
+            yield Finding(
+                "xid", message, count, example=number, invalidates=timed | {"step_cycles"}
+            )
     uncorrected, corrected = _count(block, "ecc_uncorrected"), _count(block, "ecc_corrected")
     if uncorrected:
         message = f"{uncorrected} uncorrected memory errors (ECC) while it was measured"
-        yield Finding("ecc-uncorrected", message, uncorrected, invalidates=timed)
+        invalid = timed | {"step_cycles"}
+        yield Finding("ecc-uncorrected", message, uncorrected, invalidates=invalid)
     if corrected:
         message = f"{corrected} memory errors (ECC) were corrected while it was measured"
         yield Finding("ecc-corrected", message, corrected)

@@ -107,6 +107,15 @@ def test_a_steady_power_cap_is_said_and_a_wandering_one_makes_times_invalid() ->
     assert wandering["throttled"].invalidates >= TIMES
 
 
+def test_cycles_stand_where_the_clock_was_low_and_steady_and_nothing_else_was_wrong() -> None:
+    hot = {"throttled": 1.0, "slowed": 1.0, "reason__hw_thermal_slowdown": 1.0}
+    assert "step_cycles" not in _findings(clock_spread=0.02, **hot)["throttled"].invalidates
+    assert "step_cycles" in _findings(clock_spread=0.3, **hot)["throttled"].invalidates
+    for code, counts in {"device-shared": {"other_users": 1}, "xid": {"xid__79": 1},
+                         "ecc-uncorrected": {"ecc_uncorrected": 1}}.items():  # fmt: skip
+        assert "step_cycles" in _findings(**counts)[code].invalidates
+
+
 def test_throttling_of_few_samples_is_said() -> None:
     found = _findings(throttled=0.1, slowed=0.1, reason__hw_slowdown=0.1)
     assert set(found) == {"partly-throttled"}

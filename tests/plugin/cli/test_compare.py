@@ -202,6 +202,26 @@ def test_live_samples_are_judged_and_a_trace_without_them_is_not_comparable(
     assert "steps were timed under the profiler before and with it off after" in out
 
 
+def test_runs_at_different_clocks_are_judged_in_cycles(tmp_path: Path, capsys: Capture) -> None:
+    def run(us: float, mhz: float) -> str:
+        block = {
+            "schema": 1, "device": "NVIDIA H100 80GB HBM3", "device_type": "cuda", "steps": 6,
+            "samples_us": [us] * 20, "telemetry": {"sm_clock": {"value": mhz, "n": 50}},
+        }  # fmt: skip
+        return steps(tmp_path, f"{us:.0f}-{mhz:.0f}.json", [us] * 6, gpuperf=block)
+
+    # 100 µs x 1500 MHz = 120 µs x 1250 MHz = 150,000 cycles; 120 µs at 1500 MHz are 20% more.
+    full, held_down, slower = run(100, 1500), run(120, 1250), run(120, 1500)
+    regressions = ["--max-regression", "step_time=3%", "--max-regression", "step_cycles=3%"]
+    assert main(["compare", full, held_down, *regressions]) == 1
+    out = " ".join(capsys.readouterr().out.split())
+    assert "FAIL max_regression of step_time: '3%': +20.0%" in out
+    assert "PASS max_regression of step_cycles: '3%': +0%" in out
+    assert main(["compare", full, slower, *regressions]) == 1
+    out = " ".join(capsys.readouterr().out.split())
+    assert "FAIL max_regression of step_cycles: '3%': +20.0%" in out
+
+
 def test_two_jobs_of_different_world_sizes_and_gpus(shared_traces: Path, capsys: Capture) -> None:
     folder = shared_traces / "hta-trace-diff"
     paths = [str(folder / f"{side}.json.gz") for side in ("control", "test")]
