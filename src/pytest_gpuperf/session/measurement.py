@@ -80,6 +80,20 @@ class Measurement:
             return absent(metric, self.reason or "nothing was measured")
         raise KeyError(f"no metric {metric!r}{nearest(metric, self.values)}")
 
+    def quantile(self, q: float) -> float:
+        """The smallest sample, µs, that at least a share `q` of the samples do not exceed.
+
+        Raises
+        ------
+        ValueError
+            No samples were taken, or `q` is outside (0, 1].
+        """
+        if not self.samples:
+            raise ValueError(self.reason or "no samples were timed")
+        from gpuperf_analyzers.stats import quantile
+
+        return quantile(self.samples, q)
+
 
 def result_record(
     measurement: Measurement,
