@@ -44,6 +44,7 @@ _MADE_OF = {
 _COUNTS = frozenset(
     {"lost", "ecc_corrected", "ecc_uncorrected", "other_contexts", "other_users"}
 )  # fmt: skip
+_CLOCK_EVENTS = ("slowed", "throttled", "clock_spread")
 _NOT_LOOPED = "the workload is looped for it where a limit on a counter asks for it"
 _STALE_ENERGY = (
     f"window-too-short: the energy counter was updated fewer than {FEWEST_UPDATES} times"
@@ -218,11 +219,25 @@ def joined(samples: Telemetry, loop: Telemetry) -> Telemetry:
     """One summary of two windows that follow each other: of the samples, and of the loop.
 
     The metrics are the loop's. Incidents and other processes count in both: the samples are
-    worth as little for them.
+    worth as little for them. So it is with clocks held down: what is told of them is all of the
+    window in which it was worse.
     """
     values = dict(loop.values)
+    if _held_down(samples) > _held_down(loop):
+        values = {name: v for name, v in values.items() if not _is_of_clock_events(name)}
+        values |= {name: v for name, v in samples.values.items() if _is_of_clock_events(name)}
     for name, summary in samples.values.items():
         if name in _COUNTS or name.startswith("xid:"):
             count = max(summary["value"], values.get(name, {}).get("value", 0.0))
             values[name] = {**summary, "value": count}
     return Telemetry(values, loop.absent)
+
+
+def _held_down(window: Telemetry) -> tuple[float, float]:
+    """How bad a window was: share of readings with heat or hardware, then with any throttling."""
+    slowed, throttled = (window.values.get(n, {}).get("value", 0.0) for n in _CLOCK_EVENTS[:2])
+    return slowed, throttled
+
+
+def _is_of_clock_events(name: str) -> bool:
+    return name in _CLOCK_EVENTS or name.startswith("reason:")

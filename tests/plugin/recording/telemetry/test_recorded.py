@@ -164,6 +164,18 @@ def test_what_makes_times_worthless_makes_them_invalid(
     assert reason in found["step_time"].reason
 
 
+def test_samples_in_heat_are_invalid_although_the_loop_after_them_was_cool(
+    gpu: torch.device, nvml: FakeNvml, tmp_path: Path
+) -> None:
+    # Each window begins with twelve hot readings: all of the samples', a fifth of the loop's.
+    nvml.set("reasons " + "64 " * 12 + "0")
+    block = recorded(gpu, tmp_path / "trace.json", counters_s=1.1)
+    found = judged(block, max_step_time="50ms", max_power="700W")
+    assert found["step_time"].verdict.value == "INVALID"
+    assert "hw_thermal_slowdown" in found["step_time"].reason
+    assert found["power"].verdict.value == "PASS"
+
+
 def test_without_a_driver_the_recording_is_whole_and_says_why_there_are_no_counters(
     gpu: torch.device, nvml: FakeNvml, tmp_path: Path
 ) -> None:

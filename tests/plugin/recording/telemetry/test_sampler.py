@@ -271,6 +271,19 @@ def test_metrics_are_the_loops_and_incidents_of_both_windows() -> None:
     assert both.absent == {}
 
 
+def test_clocks_held_down_in_either_window_are_told_of_the_worse_one() -> None:
+    hot = {"throttled": {"value": 0.9, "n": 10.0}, "slowed": {"value": 0.9},
+           "reason:hw_thermal_slowdown": {"value": 0.9}, "sm_clock": {"value": 900.0}}  # fmt: skip
+    capped = {"throttled": {"value": 1.0, "n": 75.0}, "slowed": {"value": 0.0},
+              "reason:sw_power_cap": {"value": 1.0}, "sm_clock": {"value": 1700.0}}  # fmt: skip
+    for pair in ((hot, capped), (capped, hot)):
+        both = joined(Telemetry(pair[0], {}), Telemetry(pair[1], {})).values
+        assert (both["slowed"]["value"], both["throttled"]) == (0.9, {"value": 0.9, "n": 10.0})
+        assert "reason:hw_thermal_slowdown" in both
+        assert "reason:sw_power_cap" not in both
+        assert both["sm_clock"] == pair[1]["sm_clock"]
+
+
 def test_the_binding_loads_the_library_by_its_own_name(
     build_nvml: BuildLibrary, tmp_path: Path
 ) -> None:
