@@ -142,7 +142,9 @@ def _throttling(block: LiveBlock, timed: frozenset[str]) -> Iterator[Finding]:
         invalid = timed | {"step_cycles"} if wanders else timed
         yield Finding("throttled", message, example=reasons, invalidates=invalid)
     elif throttled > MOSTLY:
-        yield Finding("power-capped", f"{message}; they were steady", example=reasons)
+        known = "clock_spread" in block.telemetry
+        steady = "they were steady" if known else "whether they were steady is not known"
+        yield Finding("power-capped", f"{message}; {steady}", example=reasons)
     else:
         yield Finding("partly-throttled", message, example=reasons)
 

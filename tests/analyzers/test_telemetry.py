@@ -103,6 +103,9 @@ def test_a_steady_power_cap_is_said_and_a_wandering_one_makes_times_invalid() ->
     steady = _findings(throttled=1.0, slowed=0, clock_spread=0.02, reason__sw_power_cap=1.0)
     assert set(steady) == {"power-capped"}
     assert not steady["power-capped"].invalidates
+    assert steady["power-capped"].message.endswith("they were steady")
+    unknown = _findings(throttled=1.0, slowed=0, reason__sw_power_cap=1.0)
+    assert "not known" in unknown["power-capped"].message
     wandering = _findings(throttled=1.0, slowed=0, clock_spread=0.3, reason__sw_power_cap=1.0)
     assert wandering["throttled"].invalidates >= TIMES
 
