@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import IO, Any, cast
 
+from gpuperf_analyzers.display import harmless
 from gpuperf_analyzers.trace.model import TraceError
 
 Paths = str | os.PathLike[str] | Iterable[str | os.PathLike[str]]
@@ -34,13 +35,21 @@ def open_trace(name: str) -> IO[bytes]:
     try:
         if is_url(name):
             return cast("IO[bytes]", _filesystem(name)[0].open(name, "rb"))
-        return Path(name).open("rb")
+        return open(name, "rb", opener=_without_waiting)
     except IsADirectoryError:
         raise TraceError(f"{name}: a folder: read_traces reads the traces in it") from None
     except FileNotFoundError:
         raise TraceError(f"{name}: No such file") from None
     except OSError as error:
         raise TraceError(f"{name}: {error.strerror or _one_line(error)}") from None
+
+
+def _without_waiting(name: str, flags: int) -> int:
+    """Open `name`; a pipe that nobody writes to is empty then, and does not hang its reader."""
+    number = os.open(name, flags | getattr(os, "O_NONBLOCK", 0))
+    if hasattr(os, "O_NONBLOCK"):
+        os.set_blocking(number, True)
+    return number
 
 
 def find_traces(paths: Paths) -> tuple[str, ...]:
@@ -62,8 +71,20 @@ def find_traces(paths: Paths) -> tuple[str, ...]:
 
 
 def _find_local(name: str) -> list[str]:
+    if not name:
+        raise TraceError("the path of a trace is empty: write . for the folder you are in")
+    try:
+        return _listed(name)
+    except OSError as error:
+        # The reason must be seen behind a name that is itself too long.
+        raise TraceError(f"{harmless(name)}: {error.strerror or _one_line(error)}") from None
+
+
+def _listed(name: str) -> list[str]:
     if Path(name).is_dir():
-        found = [str(p) for p in Path(name).iterdir() if p.name.endswith(_SUFFIXES)]
+        found = [
+            str(p) for p in Path(name).iterdir() if p.name.endswith(_SUFFIXES) and not p.is_fifo()
+        ]
         if not found:
             raise TraceError(f"{name}: a folder without traces (*.json, *.json.gz)")
         return found

@@ -7,6 +7,7 @@ import os
 import sys
 from collections.abc import Sequence
 from importlib import import_module
+from pathlib import Path
 
 from gpuperf_analyzers._version import __version__
 from gpuperf_analyzers.declared_devices import DeclarationError
@@ -21,11 +22,15 @@ COMMANDS = {
 
 _BROKEN_PIPE = 141
 """What a shell reports for a process that SIGPIPE ended."""
+_FAILED = 2
+"""The exit status of input that cannot be read, and of output that cannot be written."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command and return its exit status: 0 fine, 1 judged red, 2 usage or bad input."""
     arguments = list(sys.argv[1:] if argv is None else argv)
+    if sys.stdout is None:  # it was closed before we began: there is nobody to tell
+        sys.stdout = Path(os.devnull).open("w", encoding="utf-8")  # noqa: SIM115 - until the end
     # A name from a trace must not end the program because a terminal cannot show it.
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
@@ -36,15 +41,27 @@ def main(argv: Sequence[str] | None = None) -> int:
         status: int = command.run(arguments[1:])
         sys.stdout.flush()
     except BrokenPipeError:
-        # The reader (head, less) has gone; the interpreter must not flush into it at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _forget_output()  # the reader (head, less) has gone
         return _BROKEN_PIPE
+    except OSError as error:
+        _forget_output()
+        sys.stderr.write(f"gpuperf: {error.strerror or error}{_of(error)}\n")
+        return _FAILED
     except KeyboardInterrupt:
         return 130
     except DeclarationError as error:
         sys.stderr.write(f"{error}\n")
         return 2
     return status
+
+
+def _forget_output() -> None:
+    """Keep the interpreter from flushing, at exit, into what cannot be written."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def _of(error: OSError) -> str:
+    return f": {error.filename}" if error.filename else " while the output was written"
 
 
 def _parser() -> argparse.ArgumentParser:

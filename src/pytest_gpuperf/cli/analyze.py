@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import csv
-import json
 import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
@@ -17,6 +16,7 @@ from pytest_gpuperf.cli.inputs import (
     reading,
     whole_number,
 )
+from pytest_gpuperf.cli.json_output import print_json
 from pytest_gpuperf.cli.mark import write_marked
 from pytest_gpuperf.cli.nccl_choices import read_choices, told_by_log
 
@@ -53,8 +53,7 @@ def run(argv: Sequence[str]) -> int:
         return USAGE
     if args.json:
         document = set_document(found, args.top)
-        json.dump(document, sys.stdout, indent=1, ensure_ascii=False, allow_nan=False)
-        sys.stdout.write("\n")
+        print_json(document)
     elif args.csv:
         _write_csv(found)
     else:

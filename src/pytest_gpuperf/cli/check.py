@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
-import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +17,7 @@ from gpuperf_analyzers.limits import (
 )
 from gpuperf_analyzers.registry import load_metrics, plugin_manager
 from pytest_gpuperf.cli.inputs import USAGE, add_inputs, complain, read_inputs, reading
+from pytest_gpuperf.cli.json_output import print_json
 from pytest_gpuperf.cli.limit_options import CheckParser, add_limit_options
 
 if TYPE_CHECKING:
@@ -59,8 +58,7 @@ def run(argv: Sequence[str]) -> int:
     )
     verdict = worst(j.verdict for j in judged)
     if args.json:
-        json.dump(document(found, judged, verdict), sys.stdout, indent=1, ensure_ascii=False)
-        sys.stdout.write("\n")
+        print_json(document(found, judged, verdict))
     else:
         _print(found, judged, verdict)
     if found.failed:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
-import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -20,6 +18,7 @@ from pytest_gpuperf.cli.inputs import (
     reading,
     whole_number,
 )
+from pytest_gpuperf.cli.json_output import print_json
 
 if TYPE_CHECKING:
     from gpuperf_analyzers.config import Config
@@ -71,8 +70,7 @@ def run(argv: Sequence[str]) -> int:
     verdict = worst(j.verdict for j in judged)
     if args.json:
         made = document(before, after, found, judged, metrics, args.top)
-        json.dump(made, sys.stdout, indent=1, ensure_ascii=False, allow_nan=False)
-        sys.stdout.write("\n")
+        print_json(made)
     else:
         from pytest_gpuperf.cli.views.compare import print_comparison
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 
 from gpuperf_analyzers.metrics import Metric
 from gpuperf_analyzers.registry import load_metrics, plugin_manager
+from pytest_gpuperf.cli.json_output import print_json
 
 DIRECTIONS = {"higher": "higher is better", "lower": "lower is better"}
 
@@ -29,7 +29,7 @@ def run(argv: Sequence[str]) -> int:
     metrics = load_metrics(plugin_manager())
     if args.json:
         document = {name: asdict(metric) for name, metric in metrics.items()}
-        sys.stdout.write(json.dumps(document, indent=1, ensure_ascii=False) + "\n")
+        print_json(document)
     elif args.markdown:
         sys.stdout.write(markdown_table(metrics))
     else:

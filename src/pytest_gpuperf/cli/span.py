@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import json
-import sys
 from typing import TYPE_CHECKING, Any
 
 from pytest_gpuperf.cli.inputs import USAGE, complain
+from pytest_gpuperf.cli.json_output import print_json
 
 if TYPE_CHECKING:
     from gpuperf_analyzers.config import Config
@@ -28,8 +27,7 @@ def report_span(traces: TraceSet, name: str, *, as_json: bool) -> int:
         return USAGE
     if as_json:
         document = {"span": name, "ranks": [_rank_json(t, d, config) for t, d in found]}
-        json.dump(document, sys.stdout, indent=1, ensure_ascii=False, allow_nan=False)
-        sys.stdout.write("\n")
+        print_json(document)
     else:
         _print(name, found, config)
     return USAGE if traces.failed else 0
