@@ -171,6 +171,8 @@ def _why_not(ranks: Sequence[_Rank], names: Sequence[str]) -> str:
         return "one rank has no other to be late for"
     if len({r.rank for r in ranks}) < len(ranks):
         return "two traces claim one rank"
+    if len({r.trace.world_size for r in ranks if r.trace.world_size}) > 1:
+        return "the traces are of different jobs: their world sizes differ"
     return "" if names else "the ranks have no step in common"
 
 

@@ -169,3 +169,15 @@ def test_the_straggler_of_the_dlrm_job_by_hand(shared_traces: Path) -> None:
         assert found.of(rank).last == last[rank]
     # Its first kernel came ms after the other ranks': what it did before is not in the trace.
     assert found.of(7).reason == EARLIER
+
+
+def test_ranks_of_different_jobs_are_not_compared(tmp_path: Path) -> None:
+    for rank, world in ((0, 2), (1, 8)):
+        t = KinetoTrace(rank=rank, world_size=world, device=rank)
+        with t.step(1, at=0, dur=100):
+            t.launch("gemm", at=0, runs=(1, 50 + 40 * rank))
+        t.write(tmp_path / f"rank{rank}.json")
+    found = analyze_set(read_traces(tmp_path)).stragglers
+    assert found is not None
+    assert found.straggler is None
+    assert "world sizes differ" in found.absent_reason

@@ -148,11 +148,13 @@ def _late(found: StragglersResult, late: RankLateness) -> Sentence:
     text += _when(found)
     if late.grown:
         reason, more = late.grown[0]
+        steps = len(found.steps)
+        when = f"over the {steps} steps" if steps > 1 else "in that time"
         evidence.append(Evidence(reason, more, "us"))
         text += (
             "; it was late already at its first activity in the trace"
             if reason == EARLIER
-            else f"; in that time it has {time(more)} more {part_words(reason)}"
+            else f"; {when} it has {time(more)} more {part_words(reason)}"
         )
     return Sentence("straggler", text + ".", tuple(evidence), late.share)
 
