@@ -5,7 +5,16 @@ library only.
 """
 
 from pytest_gpuperf.ranks.launcher import LaunchError, launch
-from pytest_gpuperf.ranks.outcome import RankContext, RankError, RankOutcome, State
+from pytest_gpuperf.ranks.outcome import RankContext, RankError, RankOutcome, State, ToldError
 from pytest_gpuperf.ranks.target import Target
 
-__all__ = ["LaunchError", "RankContext", "RankError", "RankOutcome", "State", "Target", "launch"]
+__all__ = [
+    "LaunchError",
+    "RankContext",
+    "RankError",
+    "RankOutcome",
+    "State",
+    "Target",
+    "ToldError",
+    "launch",
+]

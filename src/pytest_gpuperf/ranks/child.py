@@ -15,7 +15,7 @@ from typing import Any
 
 from pytest_gpuperf.ranks.files import RankFiles, write_json
 from pytest_gpuperf.ranks.lifeline import end_group_at_eof, signal_at_parent_death
-from pytest_gpuperf.ranks.outcome import RankContext
+from pytest_gpuperf.ranks.outcome import RankContext, ToldError
 from pytest_gpuperf.ranks.progress import Progress
 from pytest_gpuperf.ranks.target import Target
 
@@ -66,6 +66,8 @@ def _dump_stacks_on_signal(path: Path) -> None:
 
 def describe(error: BaseException) -> dict[str, str]:
     """An exception as the fields of a RankError."""
+    if isinstance(error, ToldError):
+        return {"type": "", "message": str(error)[:_TEXT_LIMIT], "traceback": "", "at": ""}
     frames = traceback.extract_tb(_without_ours(error.__traceback__))
     text = "".join(
         traceback.format_exception(type(error), error, _without_ours(error.__traceback__))

@@ -52,12 +52,17 @@ class RankContext:
     progress: Progress
 
 
+class ToldError(Exception):
+    """An error whose message says everything: it is told without a traceback."""
+
+
 @dataclass(frozen=True, slots=True)
 class RankError:
     """An exception that left a rank's function.
 
     ``type`` is the class's name, ``message`` its text, ``traceback`` the formatted traceback
-    without the frames of this package, ``at`` the last of those frames as ``file:line``.
+    without the frames of this package, ``at`` the last of those frames as ``file:line``. Of a
+    :class:`ToldError` there is neither a type nor a traceback.
     """
 
     type: str

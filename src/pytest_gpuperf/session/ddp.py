@@ -7,6 +7,7 @@ runs ``ddp_plan``, what a failure says ``ddp_failure``.
 from __future__ import annotations
 
 import base64
+import inspect
 import pickle
 import shutil
 import tempfile
@@ -225,6 +226,7 @@ def _prepared(
 ) -> tuple[Target, Plan, Place | None]:
     """What to run, where, and inside which torchrun; ValueError where it cannot be had."""
     target = Target.of(make_step, role="gpuperf.ddp: make_step")
+    _check_arguments(make_step)
     if isinstance(world_size, bool) or not isinstance(world_size, int) or world_size < 1:
         raise ValueError(
             f"gpuperf.ddp: world_size must be a whole number from 1, not {world_size!r}"
@@ -237,6 +239,24 @@ def _prepared(
             f"{world_size}: start as many, or run pytest without torchrun"
         )
     return target, plan, place
+
+
+def _check_arguments(make_step: MakeStep) -> None:
+    """ValueError where `make_step` does not take a rank and a world size; better here than there.
+
+    What tells no signature, such as a function in C, is left for the ranks to call.
+    """
+    try:
+        signature = inspect.signature(make_step)
+    except (ValueError, TypeError):
+        return
+    try:
+        signature.bind(0, 1)
+    except TypeError as error:
+        raise ValueError(
+            f"gpuperf.ddp: {make_step.__name__}{signature} is called with a rank and the world "
+            f"size: {error}"
+        ) from None
 
 
 @contextmanager

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import base64
 import pickle
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
-from pytest_gpuperf.ranks import RankContext, Target
+from pytest_gpuperf.ranks import RankContext, Target, ToldError
 from pytest_gpuperf.session.rank_config import rank_config
 
 if TYPE_CHECKING:
@@ -72,8 +73,8 @@ def measure_rank(context: RankContext, payload: Mapping[str, Any]) -> dict[str, 
 
     Raises
     ------
-    TypeError
-        ``make_step`` returned something that cannot be called.
+    ToldError
+        ``make_step`` left nothing to measure, or the step cannot be measured.
     """
     device, coordinator = _joined(context, payload)
     step = _step(context, payload)
@@ -81,17 +82,18 @@ def measure_rank(context: RankContext, payload: Mapping[str, Any]) -> dict[str, 
 
     # After make_step's module, which may import the modules itself.
     config, notes = rank_config(payload["modules"])
-    recorded = record(
-        step,
-        device=device,
-        options=_unpickled(payload["options"]),
-        trace_path=context.workdir / f"rank{context.rank}.pt.trace.json.gz",
-        name=payload["name"],
-        coordinator=coordinator,
-        decided=_unpickled(payload["decided"]),
-        enough=_unpickled(payload["enough"]),
-        config=config,
-    )
+    with told_errors():
+        recorded = record(
+            step,
+            device=device,
+            options=_unpickled(payload["options"]),
+            trace_path=context.workdir / f"rank{context.rank}.pt.trace.json.gz",
+            name=payload["name"],
+            coordinator=coordinator,
+            decided=_unpickled(payload["decided"]),
+            enough=_unpickled(payload["enough"]),
+            config=config,
+        )
     _leave(context, coordinator)
     return {
         "trace": str(recorded.trace_path),
@@ -106,8 +108,8 @@ def run_rank_once(context: RankContext, payload: Mapping[str, Any]) -> None:
 
     Raises
     ------
-    TypeError
-        ``make_step`` returned something that cannot be called.
+    ToldError
+        ``make_step`` left nothing to run.
     """
     _, coordinator = _joined(context, payload)
     _step(context, payload)()
@@ -160,17 +162,32 @@ def made_step(
 
     Raises
     ------
-    TypeError
-        What it returned cannot be called.
+    ToldError
+        What it returned cannot be called, or it ended the process group.
     """
+    import torch.distributed as dist
+
     step = make_step(rank, world_size)
     if not callable(step):
-        raise TypeError(
-            f"gpuperf.ddp: make_step(rank, world_size) must return the step, a function without "
+        raise ToldError(
+            "make_step(rank, world_size) must return the step, a function without "
             f"arguments; on rank {rank} it returned {type(step).__name__}"
         )
+    if not dist.is_initialized():
+        raise ToldError("make_step ended the process group, which gpuperf.ddp made and needs")
     checked: Callable[[], Any] = step
     return checked
+
+
+@contextmanager
+def told_errors() -> Iterator[None]:
+    """Let a step that cannot be measured say so in its one line."""
+    from pytest_gpuperf.recording import RecordingError
+
+    try:
+        yield
+    except RecordingError as error:
+        raise ToldError(str(error)) from error
 
 
 def _own_device(context: RankContext, payload: Mapping[str, Any]) -> torch.device:

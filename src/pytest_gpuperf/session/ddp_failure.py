@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from gpuperf_analyzers.display import harmless
 from pytest_gpuperf.ranks import RankOutcome, State
 
 _CONSEQUENCE = re.compile(
@@ -25,6 +26,9 @@ _FRAME = re.compile(r'^  File "(?P<file>.*)", line (?P<line>\d+) in (?P<function
 _MAIN = re.compile(r"main thread (0x[0-9a-f]+)")
 _PACKAGE = str(Path(__file__).resolve().parent.parent)
 _OUTPUT_LINES = 12
+_FIRST_LINE = 300
+_SKIPPED = "Skipped"
+"""Name of the exception that ``pytest.skip`` raises."""
 
 
 class RankFailure(Exception):  # noqa: N818 - it is a failure of the test, not an error of ours
@@ -44,6 +48,15 @@ class RankFailure(Exception):  # noqa: N818 - it is a failure of the test, not a
         super().__init__(message)
         self.rank = rank
         self.outcomes = tuple(outcomes)
+
+    @property
+    def skipped(self) -> str | None:
+        """Why the rank skips the test, None where it does not: it called ``pytest.skip``."""
+        for outcome in self.outcomes:
+            error = outcome.error
+            if outcome.rank == self.rank and error is not None and error.type == _SKIPPED:
+                return error.message
+        return None
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +91,7 @@ def failure_of(
         return _hang(outcomes, timeout_s, stacks_stem)
     text = f"gpuperf.ddp: rank {cause.rank} of {len(outcomes)} {_what(cause)}"
     if cause.error is not None:
-        return RankFailure(f"{text}\n{cause.error.traceback.rstrip()}", cause.rank, outcomes)
+        return RankFailure(f"{text}\n{cause.error.traceback}".rstrip(), cause.rank, outcomes)
     if cause.stacks:
         text += f"\nits stacks: {_saved(cause, stacks_stem)}"
     return RankFailure(text + _last_words(cause), cause.rank, outcomes)
@@ -100,7 +113,12 @@ def _what(cause: RankOutcome) -> str:
     """How the rank ended, in words."""
     where = f" {_stage(cause)}".rstrip()
     if cause.error is not None:
-        return f"raised {cause.error.type}{where}: {cause.error.message}"
+        message = cause.error.message.removeprefix("gpuperf: ")
+        if not cause.error.type:
+            return f"cannot be measured: {message}"
+        # The traceback below has all of it.
+        first = harmless(message.partition("\n")[0], _FIRST_LINE)
+        return f"raised {cause.error.type}{where}" + (f": {first}" if first else "")
     if cause.state is State.KILLED:
         hint = "; the system sends it when memory runs out" if cause.signal == "SIGKILL" else ""
         return f"was killed by {cause.signal}{where}, {cause.ended_s:.1f} s after the start{hint}"

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from pytest_gpuperf.ranks import RankError, RankOutcome, State
 from pytest_gpuperf.ranks.child import describe
-from pytest_gpuperf.session.ddp_child import GroupCoordinator, made_step
+from pytest_gpuperf.session.ddp_child import GroupCoordinator, made_step, told_errors
 from pytest_gpuperf.session.ddp_failure import failure_of
 
 if TYPE_CHECKING:
@@ -158,7 +158,9 @@ def _together(
 
     try:
         result = work()
-    except Exception as error:  # noqa: BLE001 - the others must hear of it, whatever it is
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # noqa: BLE001 - the others must hear of it, pytest.skip too
         result = {"error": describe(error)}
     results: list[dict[str, Any]] = [{} for _ in range(coordinator.world_size)]
     dist.all_gather_object(results, result, group=coordinator.group)
@@ -183,17 +185,18 @@ def _recorded(
     """The recording of our rank as JSON types."""
     from pytest_gpuperf.recording import record
 
-    recorded = record(
-        made_step(make_step, coordinator.rank, coordinator.world_size),
-        device=device,
-        options=options,
-        trace_path=path,
-        name=name,
-        coordinator=coordinator,
-        decided=decided,
-        enough=enough,
-        config=config,
-    )
+    with told_errors():
+        recorded = record(
+            made_step(make_step, coordinator.rank, coordinator.world_size),
+            device=device,
+            options=options,
+            trace_path=path,
+            name=name,
+            coordinator=coordinator,
+            decided=decided,
+            enough=enough,
+            config=config,
+        )
     limits = {region: dict(each) for region, each in recorded.region_limits.items()}
     return {"block": recorded.block.to_json(), "region_limits": limits}
 

@@ -254,6 +254,8 @@ class Gpuperf:
         except RecordingError as error:
             self._refuse(name, str(error))
         except RankFailure as failure:
+            if failure.skipped is not None:
+                raise pytest.skip.Exception(f"rank {failure.rank}: {failure.skipped}") from None
             raise pytest.fail.Exception(str(failure), pytrace=False) from None
         except ValueError as error:
             raise pytest.UsageError(str(error)) from None
