@@ -18,7 +18,7 @@ def run(pytester: pytest.Pytester, make_step: str, *options: str) -> pytest.RunR
     test = "\n    def test_it(gpuperf):\n        gpuperf.ddp(make_step, world_size=2)\n"
     pytester.makepyfile(HEAD + make_step + test)
     quick = ("-ogpuperf_warmup=1ms", "-ogpuperf_max_time=10ms", "-ogpuperf_timeout=60s")
-    result = pytester.runpytest("-p", "no:cacheprovider", "-rs", *quick, *options)
+    result = pytester.runpytest_subprocess("-p", "no:cacheprovider", "-rs", *quick, *options)
     # Nothing of ours stands in what the user reads.
     result.stdout.no_fnmatch_line("*pytest_gpuperf/*")
     return result
