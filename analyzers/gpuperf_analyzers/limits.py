@@ -13,7 +13,7 @@ from typing import Literal
 
 from gpuperf_analyzers.device_names import longest_prefix
 from gpuperf_analyzers.metrics import RATE_UNITS, Metric, Unit, Value
-from gpuperf_analyzers.quantities import QuantityError, parse_quantity
+from gpuperf_analyzers.quantities import QuantityError, parse_quantity, shown
 from gpuperf_analyzers.verdicts import Verdict, worst
 
 Direction = Literal["min", "max", "regression", "exact"]
@@ -164,7 +164,7 @@ def nearest(name: str, known: Iterable[str]) -> str:
 def _unknown(keyword: str, metrics: Mapping[str, Metric], others: Collection[str]) -> str:
     known = [f"{p}_{name}" for name in metrics for p in ("min", "max")]
     hint = nearest(keyword, [*known, "max_regression", "exact", *others])
-    return f"unknown keyword {keyword!r}{hint or '; `gpuperf metrics` lists every metric'}"
+    return f"unknown keyword {shown(keyword)}{hint or '; `gpuperf metrics` lists every metric'}"
 
 
 def _limit(keyword: str, written: object, metric: Metric) -> Limit:
@@ -178,8 +178,8 @@ def _limit(keyword: str, written: object, metric: Metric) -> Limit:
     entries: dict[str, Target] = {}
     for key, value in written.items():
         if not isinstance(key, str) or not key.strip():
-            raise LimitError(f"{keyword}: {key!r} is not a device name")
-        entries[key] = _target(f"{keyword}[{key!r}]", value, metric)
+            raise LimitError(f"{keyword}: {shown(key)} is not a device name")
+        entries[key] = _target(f"{keyword}[{shown(key)}]", value, metric)
     default = entries.pop("default", None)
     return Limit(
         keyword, metric.name, metric.unit, direction, default, entries, default is not None
@@ -193,7 +193,7 @@ def _target(label: str, written: object, metric: Metric) -> Target:
         quantity = parse_quantity(written, metric.unit, bare_allowed=unit_in_name)
     except QuantityError as error:
         raise LimitError(f"{label}: {error}") from None
-    return Target(quantity.value, quantity.bare, repr(written))
+    return Target(quantity.value, quantity.bare, shown(written))
 
 
 def _regressions(written: object, metrics: Mapping[str, Metric]) -> list[Limit]:
@@ -208,8 +208,8 @@ def _regressions(written: object, metrics: Mapping[str, Metric]) -> list[Limit]:
             share = parse_quantity(relative, "fraction")
             least = None if floor is None else parse_quantity(floor, metric.unit).value
         except QuantityError as error:
-            raise LimitError(f"max_regression[{name!r}]: {error}") from None
-        target = Target(share.value, share.bare, repr(allowed), least)
+            raise LimitError(f"max_regression[{shown(name)}]: {error}") from None
+        target = Target(share.value, share.bare, shown(allowed), least)
         limits.append(Limit("max_regression", name, metric.unit, "regression", target))
     if not limits:
         raise LimitError("max_regression: an empty mapping declares no limit")
@@ -217,8 +217,9 @@ def _regressions(written: object, metrics: Mapping[str, Metric]) -> list[Limit]:
 
 
 def _exact(written: object, metrics: Mapping[str, Metric]) -> list[Limit]:
-    if isinstance(written, str) or not isinstance(written, Iterable):
-        raise LimitError(f"exact: {written!r} is not a list of metrics")
+    # A tensor or array says that it can be iterated, and may raise when it is.
+    if not isinstance(written, (list, tuple, set, frozenset)):
+        raise LimitError(f"exact: {shown(written)} is not a list of metrics")
     found = [_known_metric("exact", name, metrics) for name in written]
     if not found:
         raise LimitError("exact: an empty list declares no limit")
@@ -227,7 +228,7 @@ def _exact(written: object, metrics: Mapping[str, Metric]) -> list[Limit]:
 
 def _known_metric(keyword: str, name: object, metrics: Mapping[str, Metric]) -> Metric:
     if not isinstance(name, str) or name not in metrics:
-        raise LimitError(f"{keyword}: unknown metric {name!r}{nearest(str(name), metrics)}")
+        raise LimitError(f"{keyword}: unknown metric {shown(name)}{nearest(shown(name), metrics)}")
     return metrics[name]
 
 

@@ -9,10 +9,14 @@ from __future__ import annotations
 import math
 import re
 from dataclasses import dataclass
+from numbers import Real
 
+from gpuperf_analyzers.display import harmless
 from gpuperf_analyzers.metrics import Unit
 
 _US_PER_S = 1e6
+_LONGEST = 80
+"""Characters of a wrong value that an error repeats."""
 
 SUFFIXES: dict[Unit, dict[str, float]] = {
     "us": {"ns": 1e-3, "us": 1.0, "µs": 1.0, "μs": 1.0, "ms": 1e3, "s": _US_PER_S,
@@ -60,6 +64,18 @@ class QuantityError(ValueError):
     """A text or number that is no quantity of the unit asked for: one line with the mend."""
 
 
+def shown(written: object) -> str:
+    """What a user wrote, as an error names it: on one line, cut where it is long.
+
+    Whatever it is, a test's marker can hold it, so that nothing about it may raise.
+    """
+    try:
+        text = repr(written)
+    except Exception:  # noqa: BLE001 - an object of the user's, or more digits than Python writes
+        text = f"<{type(written).__name__}>"
+    return harmless(text, _LONGEST)
+
+
 @dataclass(frozen=True, slots=True)
 class Quantity:
     """A number in a metric's own unit; ``bare`` where it was written without a unit."""
@@ -83,10 +99,10 @@ def parse_quantity(written: object, unit: Unit, *, bare_allowed: bool = False) -
     """
     number, suffix = _split(written, unit)
     if not math.isfinite(number) or number < 0:
-        raise QuantityError(f"{written!r} is not a finite number of 0 or more")
+        raise QuantityError(f"{shown(written)} is not a finite number of 0 or more")
     if not suffix:
         if unit not in BARE_UNITS and not bare_allowed:
-            raise QuantityError(f"{written!r} needs a unit: write {_EXAMPLE[unit]}")
+            raise QuantityError(f"{shown(written)} needs a unit: write {_EXAMPLE[unit]}")
         value = number
     else:
         factor = SUFFIXES[unit].get(suffix)
@@ -94,9 +110,9 @@ def parse_quantity(written: object, unit: Unit, *, bare_allowed: bool = False) -
             raise QuantityError(_wrong_suffix(written, suffix, unit))
         value = number * factor
     if unit == "fraction" and value > 1:
-        raise QuantityError(f"{written!r} is above 100%: write {_EXAMPLE[unit]}")
+        raise QuantityError(f"{shown(written)} is above 100%: write {_EXAMPLE[unit]}")
     if unit == "count" and value != int(value):
-        raise QuantityError(f"{written!r} is not a whole number, and a count is one")
+        raise QuantityError(f"{shown(written)} is not a whole number, and a count is one")
     return Quantity(value, bare=not suffix)
 
 
@@ -112,21 +128,25 @@ def parse_seconds(written: object) -> float:
 
 
 def _split(written: object, unit: Unit) -> tuple[float, str]:
-    if isinstance(written, bool) or not isinstance(written, (int, float, str)):
-        raise QuantityError(f"{written!r} is not a quantity: write {_EXAMPLE[unit]}")
+    # Numbers of numpy are numbers; its and Python's truth values are none here.
+    if isinstance(written, bool) or not isinstance(written, (Real, str)):
+        raise QuantityError(f"{shown(written)} is not a quantity: write {_EXAMPLE[unit]}")
     if not isinstance(written, str):
-        return float(written), ""
+        try:
+            return float(written), ""
+        except OverflowError:
+            return math.inf, ""
     match = _QUANTITY.match(written)
     if match is None:
-        raise QuantityError(f"{written!r} is not a quantity: write {_EXAMPLE[unit]}")
+        raise QuantityError(f"{shown(written)} is not a quantity: write {_EXAMPLE[unit]}")
     return float(match["number"]), match["suffix"]
 
 
 def _wrong_suffix(written: object, suffix: str, unit: Unit) -> str:
     known = list(SUFFIXES[unit])
     if not known:
-        return f"{written!r} has a unit, and a count has none: write {_EXAMPLE[unit]}"
+        return f"{shown(written)} has a unit, and a count has none: write {_EXAMPLE[unit]}"
     other = next((u for u, table in SUFFIXES.items() if suffix in table), None)
-    kind = f"is in {other}, not in {unit}" if other else f"has the unknown unit {suffix!r}"
+    kind = f"is in {other}, not in {unit}" if other else f"has the unknown unit {shown(suffix)}"
     nearest = [s for s in known if s.lower() == suffix.lower()] or known
-    return f"{written!r} {kind}: write {_EXAMPLE[unit]} (units: {', '.join(nearest)})"
+    return f"{shown(written)} {kind}: write {_EXAMPLE[unit]} (units: {', '.join(nearest)})"

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from gpuperf_analyzers.limits import LimitError
+from gpuperf_analyzers.quantities import shown
 from pytest_gpuperf.session.declaration import Declaration, parse_keywords
 from pytest_gpuperf.session.run import Run
 
@@ -66,7 +67,8 @@ def merged_keywords(marks: Iterable[pytest.Mark]) -> dict[str, Any]:
     merged: dict[str, Any] = {}
     for mark in marks:
         if mark.args:
-            raise LimitError(f"{mark.args[0]!r} has no keyword: write limits as min_tflops=0.5")
+            first = shown(mark.args[0])
+            raise LimitError(f"{first} has no keyword: write limits as min_tflops=0.5")
         for key, value in mark.kwargs.items():
             merged.setdefault(key, value)
     return merged

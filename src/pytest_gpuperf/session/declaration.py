@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 from gpuperf_analyzers.limits import Limit, LimitError, nearest, parse_limits
 from gpuperf_analyzers.metrics import Metric
-from gpuperf_analyzers.quantities import QuantityError, parse_quantity, parse_seconds
+from gpuperf_analyzers.quantities import QuantityError, parse_quantity, parse_seconds, shown
 
 TIMERS = ("wall", "event", "graph", "kernel")
 L2 = ("hot", "cold")
@@ -77,14 +77,14 @@ def _seconds(written: object) -> float:
 def _positive_seconds(written: object) -> float:
     seconds = parse_seconds(written)
     if seconds == 0:
-        raise QuantityError(f"{written!r} is no time at all")
+        raise QuantityError(f"{shown(written)} is no time at all")
     return seconds
 
 
 def _steps(written: object) -> int:
     steps = int(parse_quantity(written, "count").value)
     if steps < 1:
-        raise QuantityError(f"{written!r} is below 1")
+        raise QuantityError(f"{shown(written)} is below 1")
     return steps
 
 
@@ -98,22 +98,31 @@ def _l2(written: object) -> str:
 
 def _dtype(written: object) -> str:
     # torch.bfloat16 prints as its own name, and collection must not import torch.
-    name = str(written).removeprefix("torch.")
+    name = _name(written).removeprefix("torch.")
     return _one_of(_DTYPE_NAMES.get(name, name), DTYPES)
 
 
+def _name(written: object) -> str:
+    """The text of a name or of what prints as one; an object without any names nothing."""
+    try:
+        return str(written)
+    except Exception:  # noqa: BLE001 - an object of the user's
+        return ""
+
+
 def _one_of(written: object, known: tuple[str, ...]) -> str:
-    if written not in known:
-        raise QuantityError(f"{written!r} is not one of {', '.join(known)}")
+    # Not for anything else: what compares like an array has no answer to `in`.
+    if not isinstance(written, str) or written not in known:
+        raise QuantityError(f"{shown(written)} is not one of {', '.join(known)}")
     return str(written)
 
 
 def _device(written: object) -> str:
     # A torch.device prints as its own spelling.
-    name = str(written)
+    name = _name(written)
     kind, _, index = name.partition(":")
     if kind not in ("cpu", "cuda") or (index and not index.isdigit()):
-        raise QuantityError(f"{written!r} is not a device: write 'cpu', 'cuda' or 'cuda:1'")
+        raise QuantityError(f"{shown(written)} is not a device: write 'cpu', 'cuda' or 'cuda:1'")
     return name
 
 
@@ -131,7 +140,7 @@ def _items(written: object) -> float:
 
 def _above_zero(written: object, value: float) -> float:
     if value == 0:
-        raise QuantityError(f"{written!r} is not above 0")
+        raise QuantityError(f"{shown(written)} is not above 0")
     return value
 
 

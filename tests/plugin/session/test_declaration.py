@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import math
+
+import numpy as np
 import pytest
 
 from gpuperf_analyzers.limits import LimitError
@@ -135,3 +138,49 @@ def test_one_call_says_for_itself_what_the_marker_says_for_all() -> None:
         with_call(declaration, {"items": 1, "tokens": 1})
     with pytest.raises(LimitError, match=r"^max_time: "):
         with_call(declaration, {"max_time": 1})
+
+
+class Mute:
+    """Has no text, and compares with nothing."""
+
+    def __repr__(self) -> str:
+        raise RuntimeError("no text")
+
+    __str__ = __repr__
+
+    def __eq__(self, other: object) -> bool:
+        raise RuntimeError("no comparison")
+
+    __hash__ = None  # type: ignore[assignment]
+
+
+_KEYWORDS = (
+    "max_step_time", "min_overlap", "max_kernel_launches", "min_tflops", "max_regression",
+    "exact", "warmup", "steps", "timeout", "timer", "dtype", "device", "flops", "items",
+)  # fmt: skip
+_NO_VALUES = {
+    "list": [], "bytes": b"3ms", "complex": 1j, "function": len, "mute": Mute(), "nan": math.nan,
+    "infinite": math.inf, "negative": -1, "true": True, "array": np.array([1, 2]),
+    "no digits": 10**6000, "long": "1" * 5000 + "parsecs", "escape": "3\x1b[31mparsecs",
+    "empty": "", "mapping": {}, "of a number": {1: "3ms"}, "of nothing": {"cpu": Mute()},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("keyword", _KEYWORDS)
+@pytest.mark.parametrize("value", list(_NO_VALUES.values()), ids=list(_NO_VALUES))
+def test_what_is_no_value_at_all_is_one_short_line(keyword: str, value: object) -> None:
+    with pytest.raises(LimitError) as caught:
+        parse_keywords({keyword: value}, METRICS, Declaration())
+    message = str(caught.value)
+    assert message.startswith(keyword)
+    assert message.isprintable()
+    assert len(message) < 400
+
+
+def test_numbers_of_numpy_are_numbers() -> None:
+    found = parse_keywords(
+        {"min_overlap": np.float32(0.5), "steps": np.int64(7)}, METRICS, Declaration()
+    )
+    assert found.limits[0].default is not None
+    assert found.limits[0].default.value == 0.5
+    assert found.steps == 7
