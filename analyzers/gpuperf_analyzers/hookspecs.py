@@ -64,8 +64,9 @@ class Peak:
 
     ``names`` are prefixes of the driver's device name; the longest that matches wins, and a MIG
     slice never matches its parent. ``tflops`` maps a dtype (``fp16``, or ``fp16:fp16`` and
-    ``fp16:fp32`` where the accumulator matters) to dense TFLOPS. ``source`` and ``checked``
-    say where the figures stand and on which date they were read. ``memory_gb_s`` is the memory's
+    ``fp16:fp32`` where the accumulator matters) to dense TFLOPS. ``source`` says where the figures
+    stand; ``checked`` on which date they were compared with it, "" where they were not.
+    ``memory_gb_s`` is the memory's
     bandwidth, ``link_gb_s`` that of all links to peers in both directions, in 1e9 bytes/s;
     ``sms`` counts multiprocessors (compute units), ``l2_mib`` is the size of the L2 cache.
     """

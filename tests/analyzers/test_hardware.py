@@ -47,11 +47,10 @@ def test_every_promised_device_has_its_dense_16_bit_peak(name: str, tflops: floa
 
 
 @pytest.mark.parametrize("peak", builtin_peaks(), ids=lambda p: p.names[0])
-def test_every_entry_names_its_source_and_a_date_and_has_a_memory_bandwidth_or_says_why(
-    peak: Peak,
-) -> None:
+def test_every_entry_names_its_source_and_has_a_memory_bandwidth_or_says_why(peak: Peak) -> None:
     assert len(peak.source) > 10
-    assert dt.date.fromisoformat(peak.checked).year >= 2026
+    # Only what was compared with a published copy has the date of it.
+    assert not peak.checked or dt.date.fromisoformat(peak.checked).year >= 2026
     assert peak.memory_gb_s or "not published" in peak.source
 
 
