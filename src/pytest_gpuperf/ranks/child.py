@@ -7,6 +7,7 @@ import os
 import signal
 import sys
 import threading
+import time
 import traceback
 from collections.abc import Mapping
 from pathlib import Path
@@ -21,25 +22,30 @@ from pytest_gpuperf.ranks.target import Target
 
 _PACKAGE = str(Path(__file__).resolve().parent.parent)
 _TEXT_LIMIT = 32 * 1024
+_EXIT_GRACE_S = 3.0
+"""How long a rank that has left its value may take to end."""
 
 
 def main(request: Mapping[str, Any]) -> int:
-    """Run one rank as the supervisor asked; the process's exit status comes back."""
-    signal_at_parent_death(request["supervisor"], signal.SIGKILL)
+    """Run the rank that the launcher started us as; the process's exit status comes back."""
+    rank = int(os.environ["RANK"])
+    files = RankFiles.of(Path(request["workdir"]), rank)
+    _write_to(files.output)
+    signal_at_parent_death(request["launcher"], signal.SIGKILL)
     lifeline = os.dup(0)
     nothing = os.open(os.devnull, os.O_RDONLY)
     os.dup2(nothing, 0)
     os.close(nothing)
     end_group_at_eof(lifeline)
-    files = RankFiles.of(Path(request["workdir"]), request["rank"])
     _dump_stacks_on_signal(files.stacks)
     context = RankContext(
-        rank=request["rank"],
+        rank=rank,
         world_size=request["world_size"],
         workdir=Path(request["workdir"]),
         timeout_s=request["timeout_s"],
         progress=Progress(files.progress),
     )
+    write_json(files.pid, os.getpid())  # from here on our stacks can be asked for
     try:
         context.progress.stage("loading its function")
         function = Target.from_json(request["target"]).load()
@@ -49,9 +55,39 @@ def main(request: Mapping[str, Any]) -> int:
         write_json(files.result, {"error": describe(error)})
         sys.stdout.flush()
         sys.stderr.flush()
-        os._exit(1)  # threads and atexit handlers that wait for a group that is broken
+        _wait_for_the_end()
     context.progress.stage("ending")
+    _end_soon()
     return 0
+
+
+def _write_to(path: Path) -> None:
+    """Send our output to `path`, appending, so that it can be cut under us."""
+    file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+    for stream in (1, 2):
+        os.dup2(file, stream)
+    os.close(file)
+
+
+def _wait_for_the_end() -> None:
+    """Stay until the supervisor ends every rank.
+
+    If we ended, torch's launcher would end the others at once, and the one that is the cause of
+    our error could not tell its own any more. Neither threads nor exit handlers that wait for a
+    group that is broken get a turn.
+    """
+    while True:
+        time.sleep(3600.0)
+
+
+def _end_soon() -> None:
+    """Have the process end though a thread of it does not."""
+
+    def end() -> None:
+        time.sleep(_EXIT_GRACE_S)
+        os._exit(0)
+
+    threading.Thread(target=end, name="gpuperf-end", daemon=True).start()
 
 
 def _dump_stacks_on_signal(path: Path) -> None:

@@ -13,7 +13,7 @@ from typing import Any
 class RankFiles:
     """Paths of one rank's files in a launch's folder."""
 
-    request: Path
+    pid: Path
     result: Path
     output: Path
     stacks: Path
@@ -22,7 +22,7 @@ class RankFiles:
     @classmethod
     def of(cls, folder: Path, rank: int) -> RankFiles:
         """The files of `rank` in `folder`."""
-        names = ("request.json", "result.json", "output.txt", "stacks.txt", "progress")
+        names = ("pid.json", "result.json", "output.txt", "stacks.txt", "progress")
         return cls(*(folder / f"rank{rank}.{name}" for name in names))
 
 

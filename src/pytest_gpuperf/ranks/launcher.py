@@ -10,10 +10,11 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from pytest_gpuperf.ranks.files import read_json, tail, write_json
+from pytest_gpuperf.ranks.elastic import BOOT
+from pytest_gpuperf.ranks.files import RankFiles, read_json, tail, write_json
 from pytest_gpuperf.ranks.lifeline import kill_group
 from pytest_gpuperf.ranks.outcome import RankOutcome
-from pytest_gpuperf.ranks.supervisor import BOOT, OUTCOMES, PIDS
+from pytest_gpuperf.ranks.supervisor import AGENT, OUTCOMES
 from pytest_gpuperf.ranks.target import Target
 
 _OVERTIME_S = 20.0
@@ -44,8 +45,8 @@ def launch(
     target
         A function of a :class:`RankContext` and the payload that returns JSON types.
     world_size
-        How many processes; ``RANK``, ``LOCAL_RANK``, ``WORLD_SIZE`` and ``LOCAL_WORLD_SIZE`` are
-        set in each.
+        How many processes; torch's elastic launcher starts them, so that each finds what a
+        script under ``torchrun`` does.
     payload
         JSON types, handed to every rank.
     timeout_s
@@ -96,7 +97,7 @@ def launch(
     except subprocess.TimeoutExpired:
         raise LaunchError("the process that supervises the ranks does not answer") from None
     finally:
-        _end(process, workdir)
+        _end(process, workdir, world_size)
     outcomes = read_json(workdir / OUTCOMES)
     if outcomes is None:
         raise LaunchError(
@@ -106,7 +107,7 @@ def launch(
     return [RankOutcome.from_json(raw) for raw in outcomes]
 
 
-def _end(process: subprocess.Popen[bytes], workdir: Path) -> None:
+def _end(process: subprocess.Popen[bytes], workdir: Path, world_size: int) -> None:
     """Have the supervisor clean up if it still runs; clean up for it if it cannot."""
     if process.stdin is not None:
         process.stdin.close()  # it reads the end of the file and ends every rank
@@ -116,9 +117,10 @@ def _end(process: subprocess.Popen[bytes], workdir: Path) -> None:
         process.kill()
         process.wait()
     if process.returncode < 0:
-        with suppress(ValueError, TypeError):
-            for pid in read_json(workdir / PIDS) or []:
-                kill_group(int(pid))
+        files = [workdir / AGENT, *(RankFiles.of(workdir, r).pid for r in range(world_size))]
+        for file in files:
+            with suppress(ValueError, TypeError):
+                kill_group(int(read_json(file)))
 
 
 def _environment(changes: Mapping[str, str | None]) -> dict[str, str]:

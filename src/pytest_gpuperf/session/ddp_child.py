@@ -126,10 +126,7 @@ def _joined(
     device = _own_device(context, payload)
     context.progress.stage("joining the process group")
     dist.init_process_group(
-        payload["backend"],
-        init_method=f"file://{context.workdir / 'rendezvous'}",
-        rank=context.rank,
-        world_size=context.world_size,
+        payload["backend"],  # rank, size and address are in the environment, as under torchrun
         timeout=timedelta(seconds=context.timeout_s) + _MARGIN,
     )
     control = dist.new_group(backend="gloo")

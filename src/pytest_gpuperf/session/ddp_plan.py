@@ -60,7 +60,7 @@ def rank_environment(plan: Plan, threads: int) -> dict[str, str | None]:
     env: dict[str, str | None] = {
         "OMP_NUM_THREADS": str(threads),
         "MKL_NUM_THREADS": str(threads),
-        "MASTER_ADDR": None,  # the ranks meet in a file
+        "MASTER_ADDR": None,  # torch's launcher sets its own
         "MASTER_PORT": None,
     }
     if sys.platform == "linux" and "GLOO_SOCKET_IFNAME" not in os.environ:
