@@ -20,7 +20,12 @@ QUESTIONS = ("timeline", "kernels", "collectives")
 
 
 def _peak_mb() -> float:
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 / 1e6
+    """The largest resident set of this program.
+
+    Not ``ru_maxrss``: that keeps the peak of the process which started this one.
+    """
+    status = Path("/proc/self/status").read_text(encoding="ascii")
+    return int(status.split("VmHWM:")[1].split()[0]) * 1024 / 1e6
 
 
 def load(path: str) -> dict[str, float]:
@@ -47,7 +52,7 @@ def analyze(path: str) -> dict[str, float]:
     modules = [import_module(f"gpuperf_analyzers.{name}") for name in QUESTIONS]
     start, cpu = time.perf_counter(), time.process_time()
     trace = read_trace(path)
-    loaded = time.perf_counter()
+    loaded, loaded_cpu = time.perf_counter(), time.process_time()
     for device in devices(trace):
         for module in modules:
             module.analyze(trace, config, device)
@@ -56,6 +61,7 @@ def analyze(path: str) -> dict[str, float]:
         "load": loaded - start,
         "analyses": done - loaded,
         "cpu": time.process_time() - cpu,
+        "share": (time.process_time() - loaded_cpu) / (loaded_cpu - cpu),
         "peak_mb": _peak_mb(),
     }
 

@@ -14,6 +14,7 @@ import numpy as np
 
 from gpuperf_analyzers import intervals
 from gpuperf_analyzers.config import Config
+from gpuperf_analyzers.distinct import distinct, distinct_tuples
 from gpuperf_analyzers.metrics import Value, absent
 from gpuperf_analyzers.trace.classify import Device
 from gpuperf_analyzers.trace.labels import shapes_label, types_label
@@ -249,28 +250,25 @@ def _by_op(trace: Trace, found: Activity, owned: _Owned) -> tuple[OpTime, ...]:
     name = np.where(has_op | has_launch, name, 2 * base)
     dims = np.where(has_op, e.dims[owned.op], -1).astype(np.int64)
     dtypes = np.where(has_op, e.dtypes[owned.op], -1).astype(np.int64)
-    keys, group = np.unique((name * base + dims + 1) * base + dtypes + 1, return_inverse=True)
-    group = group.reshape(-1)
-    n = len(keys)
+    (names, shapes, types), group = distinct_tuples(name, dims, dtypes)
+    n = len(names)
     counts = np.bincount(group, minlength=n)
     time = np.zeros(n, dtype=np.int64)
     np.add.at(time, group, owned.time)
     short = np.bincount(group[owned.time < SHORT_US * 1000], minlength=n)
     caller = np.where(has_op, owned.op, owned.launch)
-    calls = np.bincount(np.unique(np.stack((group, caller), axis=1), axis=0)[:, 0], minlength=n)
+    calls = np.bincount(distinct_tuples(group, caller)[0][0], minlength=n)
     busy = time
     if found.device != "cpu":
         busy = intervals.union_measure_by_group(e.ts[owned.rows], e.end[owned.rows], group, n)
     total = int(owned.time.sum()) or 1
     table = []
-    for i, key in enumerate(keys.tolist()):
-        rest, dtype_at = divmod(key, base)
-        name_at, dims_at = divmod(rest, base)
+    for i, name_at in enumerate(names.tolist()):
         table.append(
             OpTime(
                 name=_label(trace, name_at, base),
-                shapes=shapes_label(trace, dims_at - 1),
-                dtypes=types_label(trace, dtype_at - 1),
+                shapes=shapes_label(trace, int(shapes[i])),
+                dtypes=types_label(trace, int(types[i])),
                 calls=int(calls[i]) if name_at != 2 * base else 0,
                 kernels=int(counts[i]) if found.device != "cpu" else 0,
                 time_us=int(time[i]) / 1e3,
@@ -318,9 +316,8 @@ def _spans(trace: Trace, owned: _Owned, nest: Nesting, kind: str) -> list[SpanTi
         pairs.append(np.stack((e.name[nest.rows[at]].astype(np.int64), linked), axis=1))
         at = nest.parent[at]
     # A span inside another of the same name holds its kernels once.
-    name, which = np.unique(np.concatenate(pairs), axis=0).T
-    names, group = np.unique(name, return_inverse=True)
-    group = group.reshape(-1)
+    (name, which), _ = distinct_tuples(*np.concatenate(pairs).T)
+    names, group = distinct(name)
     rows = owned.rows[which]
     busy = intervals.union_measure_by_group(e.ts[rows], e.end[rows], group, len(names))
     time = np.zeros(len(names), dtype=np.int64)

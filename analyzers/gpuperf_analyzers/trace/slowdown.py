@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from gpuperf_analyzers import intervals
+from gpuperf_analyzers.distinct import distinct, distinct_tuples
 from gpuperf_analyzers.metrics import Value, absent
 from gpuperf_analyzers.trace.model import I64, Trace
 from gpuperf_analyzers.trace.selection import Activity
@@ -73,17 +74,13 @@ def overlap_slowdown(trace: Trace, found: Activity) -> OverlapSlowdown:
 def _kind(trace: Trace, rows: I64) -> I64:
     """A number for each kernel's name and launch geometry."""
     args = trace.kernel_args
-    kind = np.unique(trace.events.name[rows], return_inverse=True)[1]
+    name = trace.events.name[rows]
     if not len(args.row):
-        return kind
+        return distinct(name)[1]
     at = np.minimum(np.searchsorted(args.row, rows), len(args.row) - 1)
     known = args.row[at] == rows
-    for column in (*args.grid.T, *args.block.T):
-        # Column by column: sorting single numbers is many times faster than sorting rows.
-        sizes, which = np.unique(np.where(known, column[at], -1), return_inverse=True)
-        if len(sizes) > 1:
-            kind = np.unique(kind * len(sizes) + which, return_inverse=True)[1]
-    return kind
+    geometry = (np.where(known, column[at], -1) for column in (*args.grid.T, *args.block.T))
+    return distinct_tuples(name, *geometry)[1]
 
 
 def _medians(kind: I64, dur: I64, count: I64) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
