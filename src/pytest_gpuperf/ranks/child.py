@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import faulthandler
 import os
 import signal
@@ -57,7 +58,7 @@ def main(request: Mapping[str, Any]) -> int:
         sys.stderr.flush()
         _wait_for_the_end()
     context.progress.stage("ending")
-    _end_soon()
+    _end()
     return 0
 
 
@@ -80,14 +81,24 @@ def _wait_for_the_end() -> None:
         time.sleep(3600.0)
 
 
-def _end_soon() -> None:
-    """Have the process end though a thread of it does not."""
+def _end() -> None:
+    """End as the interpreter does, but for its tear-down: threads, exit handlers, output.
+
+    The tear-down of torch's C++ threads may abort the process (after FSDP on gloo it does), and
+    torch's launcher would end the ranks that are about to leave their value. What is called is
+    what the standard library's own multiprocessing calls at a process's end.
+    """
 
     def end() -> None:
         time.sleep(_EXIT_GRACE_S)
         os._exit(0)
 
     threading.Thread(target=end, name="gpuperf-end", daemon=True).start()
+    threading._shutdown()  # type: ignore[attr-defined]  # noqa: SLF001
+    atexit._run_exitfuncs()  # noqa: SLF001
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(0)
 
 
 def _dump_stacks_on_signal(path: Path) -> None:

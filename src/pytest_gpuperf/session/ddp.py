@@ -14,6 +14,7 @@ import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from glob import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -103,7 +104,8 @@ def measure_ddp(
     Parameters
     ----------
     make_step
-        A function at module level; each rank's process loads it by its file and its name.
+        A function at module level, or a ``functools.partial`` of one with arguments that can be
+        pickled; each rank's process loads it by its file and its name.
     world_size
         Number of ranks.
     backend
@@ -134,7 +136,8 @@ def measure_ddp(
     RankFailure
         A rank raised, was killed, left early or hung; the message names it.
     """
-    target, plan, place = _prepared(make_step, world_size, backend, device)
+    prepared = prepare(make_step, world_size, backend, device)
+    plan, place = prepared.plan, prepared.place
     trace_dir.mkdir(parents=True, exist_ok=True)
     if place is None or place.rank == 0:
         for stale in trace_dir.glob(f"{escape(stem)}.rank*"):
@@ -156,15 +159,15 @@ def measure_ddp(
         )
     else:
         payload = {
-            **_payload(target, plan, world_size),
+            **rank_payload(prepared, world_size),
             "name": name,
-            "options": _pickled("options", options),
-            "decided": _pickled("decided", decided),
-            "enough": _pickled("enough", enough),
+            "options": pickled("options", options),
+            "decided": pickled("decided", decided),
+            "enough": pickled("enough", enough),
             "modules": modules_payload(config),
         }
-        with _folder_in(trace_dir) as folder:
-            outcomes = _launched(
+        with launch_folder(trace_dir) as folder:
+            outcomes = launched(
                 measure_rank, payload, plan, world_size, folder, timeout_s, trace_dir / stem
             )
             for outcome, path in zip(outcomes, paths, strict=True):
@@ -205,7 +208,8 @@ def run_ddp_once(
     ValueError, RankFailure
         As for :func:`measure_ddp`.
     """
-    target, plan, place = _prepared(make_step, world_size, backend, device)
+    prepared = prepare(make_step, world_size, backend, device)
+    plan, place = prepared.plan, prepared.place
     if place is not None:
         run_once_joined(
             make_step,
@@ -216,32 +220,61 @@ def run_ddp_once(
         )
         return
     workdir.mkdir(parents=True, exist_ok=True)
-    payload = _payload(target, plan, world_size)
-    with _folder_in(workdir) as folder:
-        _launched(run_rank_once, payload, plan, world_size, folder, timeout_s, workdir / "ddp")
+    payload = rank_payload(prepared, world_size)
+    with launch_folder(workdir) as folder:
+        launched(run_rank_once, payload, plan, world_size, folder, timeout_s, workdir / "ddp")
 
 
-def _prepared(
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """What is to run on the ranks, where, and inside which torchrun."""
+
+    target: Target
+    arguments: tuple[tuple[Any, ...], dict[str, Any]]
+    """What a ``functools.partial`` binds of it."""
+    plan: Plan
+    place: Place | None
+
+
+def prepare(
     make_step: MakeStep, world_size: int, backend: str, device: torch.device | str
-) -> tuple[Target, Plan, Place | None]:
+) -> Prepared:
     """What to run, where, and inside which torchrun; ValueError where it cannot be had."""
-    target = Target.of(make_step, role="gpuperf.ddp: make_step")
-    _check_arguments(make_step)
+    function, arguments = unbound(make_step)
+    target = Target.of(function, role="gpuperf.ddp: make_step")
+    _check_arguments(make_step, function.__name__)
+    plan, place = place_ranks(world_size, backend, device)
+    return Prepared(target, arguments, plan, place)
+
+
+def unbound(
+    make_step: Callable[..., Any],
+) -> tuple[Callable[..., Any], tuple[tuple[Any, ...], dict[str, Any]]]:
+    """The function itself, which ranks find by its name, and what a partial of it binds."""
+    if isinstance(make_step, partial):
+        return make_step.func, (make_step.args, dict(make_step.keywords))
+    return make_step, ((), {})
+
+
+def place_ranks(
+    world_size: int, backend: str, device: torch.device | str
+) -> tuple[Plan, Place | None]:
+    """Where the ranks run, and inside which torchrun; ValueError where they cannot be had."""
     if isinstance(world_size, bool) or not isinstance(world_size, int) or world_size < 1:
         raise ValueError(
             f"gpuperf.ddp: world_size must be a whole number from 1, not {world_size!r}"
         )
-    plan = plan_ranks(backend, str(device), world_size)
     place = torchrun_place()
     if place is not None and place.world_size != world_size:
         raise ValueError(
-            f"gpuperf.ddp: torchrun started {place.world_size} ranks, the test asks for "
-            f"{world_size}: start as many, or run pytest without torchrun"
+            f"gpuperf.ddp: {place.launcher} started {place.world_size} ranks, the test asks for "
+            f"{world_size}: start as many, or run pytest without {place.launcher}"
         )
-    return target, plan, place
+    here = world_size if place is None else place.local_world_size
+    return plan_ranks(backend, str(device), here), place
 
 
-def _check_arguments(make_step: MakeStep) -> None:
+def _check_arguments(make_step: MakeStep, name: str) -> None:
     """ValueError where `make_step` does not take a rank and a world size; better here than there.
 
     What tells no signature, such as a function in C, is left for the ranks to call.
@@ -254,13 +287,12 @@ def _check_arguments(make_step: MakeStep) -> None:
         signature.bind(0, 1)
     except TypeError as error:
         raise ValueError(
-            f"gpuperf.ddp: {make_step.__name__}{signature} is called with a rank and the world "
-            f"size: {error}"
+            f"gpuperf.ddp: {name}{signature} is called with a rank and the world size: {error}"
         ) from None
 
 
 @contextmanager
-def _folder_in(parent: Path) -> Iterator[Path]:
+def launch_folder(parent: Path) -> Iterator[Path]:
     """A folder for one launch; beside the traces, so that moving them there is a rename."""
     folder = Path(tempfile.mkdtemp(prefix=".ranks-", dir=parent))
     try:
@@ -269,10 +301,18 @@ def _folder_in(parent: Path) -> Iterator[Path]:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def _payload(target: Target, plan: Plan, world_size: int) -> dict[str, Any]:
+def rank_payload(prepared: Prepared, world_size: int) -> dict[str, Any]:
     """What every rank is told, whatever it does with the step."""
     return {
-        "make_step": target.to_json(),
+        "make_step": prepared.target.to_json(),
+        "arguments": pickled("an argument of make_step", prepared.arguments),
+        **group_payload(prepared.plan, world_size),
+    }
+
+
+def group_payload(plan: Plan, world_size: int) -> dict[str, Any]:
+    """What every rank is told of the process group that it joins."""
+    return {
         "backend": plan.backend,
         "device_type": plan.device_type,
         "gpus": plan.gpus,
@@ -280,7 +320,7 @@ def _payload(target: Target, plan: Plan, world_size: int) -> dict[str, Any]:
     }
 
 
-def _launched(
+def launched(
     program: Callable[[RankContext, Mapping[str, Any]], Any],
     payload: dict[str, Any],
     plan: Plan,
@@ -306,7 +346,7 @@ def _launched(
     return outcomes
 
 
-def _pickled(what: str, value: object) -> str:
+def pickled(what: str, value: object) -> str:
     """`value` as text that a rank can load."""
     try:
         return base64.b64encode(pickle.dumps(value)).decode("ascii")

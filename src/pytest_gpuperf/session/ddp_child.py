@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from pytest_gpuperf.ranks import RankContext, Target, ToldError
@@ -76,7 +77,7 @@ def measure_rank(context: RankContext, payload: Mapping[str, Any]) -> dict[str, 
     ToldError
         ``make_step`` left nothing to measure, or the step cannot be measured.
     """
-    device, coordinator = _joined(context, payload)
+    device, coordinator = join_group(context, payload)
     step = _step(context, payload)
     from pytest_gpuperf.recording import record
 
@@ -94,7 +95,7 @@ def measure_rank(context: RankContext, payload: Mapping[str, Any]) -> dict[str, 
             enough=_unpickled(payload["enough"]),
             config=config,
         )
-    _leave(context, coordinator)
+    leave_group(context, coordinator)
     return {
         "trace": str(recorded.trace_path),
         "block": recorded.block.to_json(),
@@ -111,12 +112,12 @@ def run_rank_once(context: RankContext, payload: Mapping[str, Any]) -> None:
     ToldError
         ``make_step`` left nothing to run.
     """
-    _, coordinator = _joined(context, payload)
+    _, coordinator = join_group(context, payload)
     _step(context, payload)()
-    _leave(context, coordinator)
+    leave_group(context, coordinator)
 
 
-def _joined(
+def join_group(
     context: RankContext, payload: Mapping[str, Any]
 ) -> tuple[torch.device, GroupCoordinator]:
     """The device of this rank and our group, once the process is in the workload's group."""
@@ -136,14 +137,15 @@ def _joined(
 def _step(context: RankContext, payload: Mapping[str, Any]) -> Callable[[], Any]:
     """The step of this rank, made, telling its progress."""
     context.progress.stage("loading make_step")
-    make_step = Target.from_json(payload["make_step"]).load()
+    positional, named = _unpickled(payload["arguments"])
+    make_step = partial(Target.from_json(payload["make_step"]).load(), *positional, **named)
     context.progress.stage("in make_step")
     step = made_step(make_step, context.rank, context.world_size)
     context.progress.stage("in the step")
     return _counted(step, context.progress)
 
 
-def _leave(context: RankContext, coordinator: GroupCoordinator) -> None:
+def leave_group(context: RankContext, coordinator: GroupCoordinator) -> None:
     """Leave the process group together."""
     import torch.distributed as dist
 

@@ -36,11 +36,16 @@ that waits for one that failed comes here only when its own collective has timed
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where a process is among those that torchrun started."""
+    """Where a process is among those that torchrun, or Slurm itself, started.
+
+    ``local_rank`` and ``local_world_size`` count the ranks of this host.
+    """
 
     rank: int
     local_rank: int
     world_size: int
+    local_world_size: int
+    launcher: str = "torchrun"
 
 
 def torchrun_place() -> Place | None:
@@ -48,7 +53,8 @@ def torchrun_place() -> Place | None:
     names = ("RANK", "LOCAL_RANK", "WORLD_SIZE")
     if "TORCHELASTIC_RUN_ID" not in os.environ or any(n not in os.environ for n in names):
         return None
-    return Place(*(int(os.environ[name]) for name in names))
+    rank, local_rank, world_size = (int(os.environ[name]) for name in names)
+    return Place(rank, local_rank, world_size, int(os.environ.get("LOCAL_WORLD_SIZE", world_size)))
 
 
 def record_joined(
@@ -81,7 +87,7 @@ def record_joined(
     RankFailure
         A rank raised: on every rank, with the same message.
     """
-    device, coordinator = _joined(place, backend, device_type, timeout_s)
+    device, coordinator = join_place(place, backend, device_type, timeout_s)
     own = paths[place.rank]
     partial = own.with_name(f".{own.name}.{os.getpid()}.json.gz")
 
@@ -100,7 +106,7 @@ def record_joined(
 
     coordinator.barrier()  # rank 0 has removed the traces of an earlier run
     try:
-        outcomes = _together(recorded, coordinator, timeout_s, stacks_stem=own.parent)
+        outcomes = together(recorded, coordinator, timeout_s, stacks_stem=own.parent)
         partial.replace(own)
     finally:
         partial.unlink(missing_ok=True)
@@ -123,16 +129,16 @@ def run_once_joined(
     RankFailure
         A rank raised: on every rank, with the same message.
     """
-    _, coordinator = _joined(place, backend, device_type, timeout_s)
+    _, coordinator = join_place(place, backend, device_type, timeout_s)
 
     def once() -> dict[str, Any]:
         made_step(make_step, place.rank, place.world_size)()
         return {}
 
-    _together(once, coordinator, timeout_s, stacks_stem=Path())
+    together(once, coordinator, timeout_s, stacks_stem=Path())
 
 
-def _joined(
+def join_place(
     place: Place, backend: str, device_type: str, timeout_s: float
 ) -> tuple[torch.device, GroupCoordinator]:
     """The device of this rank and our group, once the process is in the workload's group."""
@@ -146,7 +152,7 @@ def _joined(
     return device, GroupCoordinator(place.rank, place.world_size, _control_group(timeout_s))
 
 
-def _together(
+def together(
     work: Callable[[], dict[str, Any]],
     coordinator: GroupCoordinator,
     timeout_s: float,
