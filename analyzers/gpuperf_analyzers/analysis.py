@@ -48,10 +48,13 @@ NO_DEVICE = frozenset({"no-gpu-events", "unsupported-device", "no-events"})
 """Codes of the findings that say why a trace has no device to analyze."""
 
 _UNLINKED_ALLOWED = 0.01
-_RATES = frozenset({"flops", "tflops", "mfu", "hfu"})
+_RATES = frozenset({"flops", "tflops", "mfu", "hfu", "mamf_share"})
 
 _ONLY_LIVE = {
     "throughput": "items per step are known in a live run (items= or tokens=)",
+    "bandwidth": "the bytes that a step must move are known in a live run (bytes=)",
+    "speedup": "no other callable was timed beside it: gpuperf.ratio(fast, slow)",
+    "mamf_share": "the measured maximum of the device is known in a live run on it",
     "peak_memory": "what was alive at the start is known in a live run; "
     "peak_memory_growth is what the trace shows",
 }

@@ -98,7 +98,7 @@ def _shown(value: float, unit: str, factor: float, digits: int | None) -> str:
 
 
 def _join(text: str, symbol: str) -> str:
-    return f"{text}{symbol}" if symbol in {"", "%"} else f"{text} {symbol}"
+    return f"{text}{symbol}" if symbol in {"", "%", "x"} else f"{text} {symbol}"
 
 
 def harmless(text: object, width: int = 200) -> str:

@@ -45,6 +45,11 @@ class LiveBlock:
         A GPU's L2 cache before each sample as asked for: ``hot``, ``cold``; "" where nothing was.
     samples_us
         Time of each sample with the profiler off, µs per step.
+    beside_us
+        Times of the other callable of a pair, one for each of ``samples_us``, taken in turn with
+        it; empty where nothing was timed beside.
+    throttled_samples
+        Places in ``samples_us`` (from 0) of what was timed while NVML reported a throttle reason.
     stop
         Why sampling ended: ``interval``, ``noise`` (settled, the interval out of reach),
         ``max_time``, ``samples``.
@@ -74,6 +79,10 @@ class LiveBlock:
         Whether float32 matmuls may use TF32; None where not applicable.
     peak_tflops
         Measured dense peak by dtype (CPU), empty where a table holds it.
+    mamf_tflops
+        Measured maximum matmul TFLOPS by dtype, where ``gpuperf mamf`` has found it.
+    mamf_source
+        Where each was found, in words, by dtype.
     regions
         Samples in µs of each region, profiler off.
     telemetry
@@ -85,6 +94,8 @@ class LiveBlock:
         Counts of torch's own over first call, warm-up and samples, by metric (``recompiles``).
     torch_counts_absent
         Why one of them is not known, by metric.
+    torch_counts_later
+        What the calls past the first added to them: 0 where only the first call compiled.
     environment
         Versions and names (torch, CUDA, driver, python, host cores).
     notes
@@ -98,6 +109,8 @@ class LiveBlock:
     timer: str = "wall"
     l2: str = ""
     samples_us: tuple[float, ...] = ()
+    beside_us: tuple[float, ...] = ()
+    throttled_samples: tuple[int, ...] = ()
     stop: str = ""
     warmup_us: float = 0.0
     warmup_calls: int = 0
@@ -115,11 +128,14 @@ class LiveBlock:
     peak_bytes: int | None = None
     tf32: bool | None = None
     peak_tflops: Mapping[str, float] = field(default_factory=dict)
+    mamf_tflops: Mapping[str, float] = field(default_factory=dict)
+    mamf_source: Mapping[str, str] = field(default_factory=dict)
     regions: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
     telemetry: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
     telemetry_absent: Mapping[str, str] = field(default_factory=dict)
     torch_counts: Mapping[str, int] = field(default_factory=dict)
     torch_counts_absent: Mapping[str, str] = field(default_factory=dict)
+    torch_counts_later: Mapping[str, int] = field(default_factory=dict)
     environment: Mapping[str, str] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
 
@@ -160,8 +176,10 @@ def _checked(key: str, value: Any) -> Any:
         return _count(key, value)
     if key in _OPTIONAL_COUNTS:
         return None if value is None else _count(key, value)
-    if key == "samples_us":
+    if key in {"samples_us", "beside_us"}:
         return _numbers(key, value)
+    if key == "throttled_samples":
+        return tuple(_count(key, v) for v in _typed(key, value, list, tuple))
     if key in {"warmup_us", "first_call_us"}:
         return _number(key, value)
     if key == "items":
@@ -207,9 +225,12 @@ _MAPPING_VALUE: dict[str, Callable[[str, Any], Any]] = {
     "flops_by_dtype": _count,
     "flops_by_op": _count,
     "peak_tflops": _number,
+    "mamf_tflops": _number,
+    "mamf_source": lambda key, value: _typed(key, value, str),
     "regions": _numbers,
     "telemetry": _summary,
     "torch_counts": _count,
+    "torch_counts_later": _count,
     "torch_counts_absent": lambda key, value: _typed(key, value, str),
     "telemetry_absent": lambda key, value: _typed(key, value, str),
     "environment": lambda key, value: _typed(key, value, str),

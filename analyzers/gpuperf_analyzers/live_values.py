@@ -18,6 +18,8 @@ from gpuperf_analyzers.telemetry import telemetry_values
 SOURCE = "timed with the profiler off"
 TORCH_COUNTS = ("graph_breaks", "recompiles", "allocator_retries")
 """Metrics that torch counts by itself while a live run calls the workload."""
+MAMF_DTYPES = ("fp32", "tf32", "fp16", "bf16", "fp8")
+"""Dtypes whose maximum ``gpuperf mamf`` measures."""
 _US = 1e6
 
 
@@ -59,10 +61,30 @@ def _times(block: LiveBlock) -> Iterator[Value]:
         source += f", {block.l2} L2 cache"
     yield median_value("step_time", samples, source)
     yield p99_value("step_time_p99", samples, source)
+    if block.beside_us:
+        yield _speedup(block, source)
+    if block.bytes_moved is None:
+        yield absent("bandwidth", "no bytes= declared for a step")
+    elif min(samples) > 0:
+        yield _rate("bandwidth", block.bytes_moved / 1e3, samples, f"declared bytes, {source}")
     if block.items is None:
         yield absent("throughput", "no items= or tokens= declared for a step")
     elif min(samples) > 0:
         yield _rate("throughput", block.items * _US, samples, f"{block.items_unit}, {source}")
+
+
+def _speedup(block: LiveBlock, source: str) -> Value:
+    """Median of the pairs' ratios: what a pair shares, drift and clocks, is in both of its times.
+
+    Of ratios, where every other rate is of medians: the interval is then that of the pairs, and
+    needs no word on how the two sides vary.
+    """
+    pairs = tuple(zip(block.beside_us, block.samples_us, strict=False))
+    if len(block.beside_us) != len(block.samples_us):
+        return absent("speedup", "the two sides of the pairs are not equally many")
+    if min(min(pair) for pair in pairs) <= 0:
+        return absent("speedup", "the clock does not resolve a call")
+    return median_value("speedup", [slow / fast for slow, fast in pairs], f"paired, {source}")
 
 
 def _counts(block: LiveBlock) -> Iterator[Value]:
@@ -82,7 +104,7 @@ def _flop_rates(
 ) -> Iterator[Value]:
     if not block.flops:
         reason = block.flops_source or "no FLOPs were counted"
-        yield from (absent(name, reason) for name in ("flops", "tflops", "hfu"))
+        yield from (absent(name, reason) for name in ("flops", "tflops", "hfu", "mamf_share"))
         if not block.model_flops:
             yield absent("mfu", reason)
             return
@@ -91,6 +113,8 @@ def _flop_rates(
         if block.samples_us and min(block.samples_us) > 0:
             source = f"{block.flops_source}, {SOURCE}"
             yield _rate("tflops", block.flops / _US, block.samples_us, source)
+    if block.flops:
+        yield mamf_share(block)
     ideal = _ideal_us(block, peaks, sms)
     declared = block.flops_source == "declared"
     yield _share("hfu", block, "FLOPs were declared, not counted" if declared else ideal)
@@ -98,6 +122,48 @@ def _flop_rates(
         yield absent("mfu", f"{recomputation}: declare the model's FLOPs with flops=")
     else:
         yield _share("mfu", block, ideal)
+
+
+def mamf_share(block: LiveBlock) -> Value:
+    """FLOPs over the measured maximum of each one's dtype, over the samples.
+
+    Absent, with the command that measures it, where the maximum of a dtype is not kept.
+    """
+    if not block.flops_by_dtype:
+        return absent("mamf_share", "the dtype of the FLOPs is not known: say dtype=")
+    if not block.samples_us or min(block.samples_us) <= 0:
+        return absent("mamf_share", "no samples were timed")
+    ideal = 0.0
+    for dtype, flops in block.flops_by_dtype.items():
+        tflops = block.mamf_tflops.get(dtype)
+        if not tflops:
+            threads = block.environment.get("threads")
+            reason = no_maximum(block.device, block.device_type, dtype, threads)
+            return absent("mamf_share", reason)
+        ideal += flops / (tflops * _US)
+    maxima = "; ".join(
+        f"{dtype}: {block.mamf_source.get(dtype, f'{block.mamf_tflops[dtype]:.4g} TFLOPS')}"
+        for dtype in block.flops_by_dtype
+    )
+    source = f"{block.flops_source} over the measured maximum ({maxima}), {SOURCE}"
+    return _rate("mamf_share", ideal, block.samples_us, source)
+
+
+def no_maximum(device: str, device_type: str, dtype: str, threads: int | str | None) -> str:
+    """Why there is no maximum of `device`, and the command that measures it.
+
+    `threads` are torch's on a CPU, where a maximum holds for their number.
+    """
+    if dtype not in MAMF_DTYPES:
+        return f"`gpuperf mamf` measures {', '.join(MAMF_DTYPES)}, not {dtype}"
+    command = f"gpuperf mamf --dtype {dtype}"
+    where = device
+    if device_type == "cpu":
+        command += " --device cpu"
+        if threads:
+            command = f"OMP_NUM_THREADS={threads} {command}"
+            where = f"{device} with {threads} threads"
+    return f"no maximum of {where} is kept for {dtype} and this torch: run `{command}`"
 
 
 def _share(name: str, block: LiveBlock, ideal_us: float | str) -> Value:

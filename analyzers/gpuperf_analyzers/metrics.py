@@ -12,7 +12,7 @@ from typing import Literal
 
 Unit = Literal[
     "us", "fraction", "count", "bytes", "TFLOPS", "FLOP", "GB/s", "items/s", "W", "J",
-    "celsius", "MHz",
+    "celsius", "MHz", "x",
 ]  # fmt: skip
 Better = Literal["higher", "lower"]
 Scope = Literal["step", "window", "run"]
@@ -134,6 +134,11 @@ BUILTIN: tuple[Metric, ...] = (
            "straggler's lateness"),
     Metric("throughput", "items/s", "higher", "step", "median of samples",
            "items (or tokens) per step / step_time", _DESIGN, "same", "throughput"),
+    Metric("bandwidth", "GB/s", "higher", "step", "median of samples",
+           "bytes that a step must move (bytes=) / step_time", _DESIGN, "same", "bandwidth"),
+    Metric("speedup", "x", "higher", "run", "median of paired samples",
+           "time of the slower callable / time of the faster one, timed in turn", _DESIGN,
+           "same", "speedup"),
     Metric("tflops", "TFLOPS", "higher", "step", "median of samples",
            "flops / step_time / 1e12, a multiply-add being 2 FLOP", _DESIGN, "same", "TFLOPS"),
     Metric("mfu", "fraction", "higher", "step", "median of samples",
@@ -144,6 +149,10 @@ BUILTIN: tuple[Metric, ...] = (
            "sum over dtypes of executed flops / dense peak, / step_time",
            "PaLM (Chowdhery et al., 2022), appendix B", "of the peak measured on this machine",
            "HFU"),
+    Metric("mamf_share", "fraction", "higher", "step", "median of samples",
+           "sum over dtypes of executed or declared flops / measured maximum matmul FLOPS, "
+           "/ step_time", "the maximum that `gpuperf mamf` found and keeps",
+           "same (measured on this machine)", "of MAMF"),
     Metric("flops", "FLOP", "lower", "step", "worst step",
            "sum of the named formulas over ops, innermost op with a formula counted once",
            "torch.utils.flop_counter; docs/definitions.md", "same", "FLOP"),
@@ -235,6 +244,9 @@ BUILTIN: tuple[Metric, ...] = (
     Metric("peak_memory_growth", "bytes", "lower", "run", "largest",
            "largest sum of allocations minus frees since the recording began", _DESIGN, "same",
            "peak memory growth"),
+    Metric("allocations", "count", "lower", "step", "worst step",
+           "allocations that begin in the step", "[memory] events (profile_memory=True)", "same",
+           "allocations"),
     Metric("first_call", "us", "lower", "run", "one call",
            "wall time of the first call: compilation, autotuning and set-up are in it", _DESIGN,
            "same", "first call"),

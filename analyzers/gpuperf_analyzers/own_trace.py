@@ -14,7 +14,9 @@ from gpuperf_analyzers.trace.model import Finding, Trace
 from gpuperf_analyzers.trace.recomputation import recomputation
 
 FEWEST_STEPS_FOR_AN_INTERVAL = 6
-_LIVE_SCOPE = frozenset({"step_time", "step_time_p99", "throughput", "tflops", "mfu", "hfu"})
+_LIVE_SCOPE = frozenset(
+    {"step_time", "step_time_p99", "throughput", "bandwidth", "tflops", "mfu", "hfu", "mamf_share"}
+)
 """Metrics that a live run times without the profiler: lost steps leave them right."""
 
 

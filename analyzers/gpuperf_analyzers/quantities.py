@@ -34,6 +34,7 @@ SUFFIXES: dict[Unit, dict[str, float]] = {
     "J": {"mJ": 1e-3, "J": 1.0, "kJ": 1e3, "Wh": 3600.0},
     "celsius": {"C": 1.0, "°C": 1.0},
     "MHz": {"kHz": 1e-3, "MHz": 1.0, "GHz": 1e3},
+    "x": {"x": 1.0, "×": 1.0},
 }  # fmt: skip
 """How many of a metric's own unit one of each written suffix is."""
 
@@ -50,9 +51,10 @@ _EXAMPLE: dict[Unit, str] = {
     "J": '"12J"',
     "celsius": '"85C"',
     "MHz": '"1.4GHz"',
+    "x": '2 or "2x"',
 }
 
-BARE_UNITS: frozenset[Unit] = frozenset({"fraction", "count"})
+BARE_UNITS: frozenset[Unit] = frozenset({"fraction", "count", "x"})
 """Units without a dimension: a bare number says all there is to say."""
 
 _QUANTITY = re.compile(

@@ -82,3 +82,7 @@ def test_names_equal_up_to_what_is_left_out_stay_different() -> None:
 
 def test_a_name_that_is_all_arguments_is_shown_as_it_is() -> None:
     assert short_names(["(no launch record)"], 30) == ["(no launch record)"]
+
+
+def test_a_speedup_is_so_many_times() -> None:
+    assert show(2.314, "x") == "2.31x"

@@ -44,7 +44,7 @@ def test_every_metric_takes_a_min_and_a_max() -> None:
     example = {
         "us": "3ms", "fraction": 0.5, "count": 3, "bytes": "1GiB", "TFLOPS": "1TFLOPS",
         "FLOP": "1GFLOP", "GB/s": "1GB/s", "items/s": "10/s", "W": "300W", "J": "3J",
-        "celsius": "80C", "MHz": "1.5GHz",
+        "celsius": "80C", "MHz": "1.5GHz", "x": "2x",
     }  # fmt: skip
     keywords = {f"{d}_{m.name}": example[m.unit] for m in BUILTIN for d in ("min", "max")}
     assert len(parse_limits(keywords, METRICS)) == 2 * len(BUILTIN)

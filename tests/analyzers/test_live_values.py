@@ -118,3 +118,33 @@ def test_a_block_without_samples_says_nothing_of_times() -> None:
     values = live_values(_block(samples_us=()), peaks=())
     assert "step_time" not in values
     assert values["hfu"].value is None
+
+
+def test_bandwidth_is_declared_bytes_over_time() -> None:
+    # 3 MB in a median of 1 ms are 3 GB/s; over 1.1 and 0.9 ms the ends.
+    value = live_values(_block(bytes_moved=3_000_000), peaks=())["bandwidth"]
+    assert value.value == pytest.approx(3.0)
+    assert value.interval == pytest.approx((3 / 1.1, 3 / 0.9))
+    assert live_values(_block(), peaks=())["bandwidth"].absent_reason == (
+        "no bytes= declared for a step"
+    )
+
+
+def test_a_speedup_is_the_median_of_the_pairs_ratios_whatever_they_share() -> None:
+    # Every pair is 1 to 3, while the machine slows down by a factor of 8 between the pairs.
+    fast = tuple(100.0 * 2 ** (i / 2) for i in range(7))
+    value = live_values(_block(samples_us=fast, beside_us=tuple(3 * f for f in fast)), peaks=())
+    assert value["speedup"].value == pytest.approx(3.0)
+    assert value["speedup"].interval == pytest.approx((3.0, 3.0))
+    # By hand: the ratios 1, 2, …, 7 have the median 4, and of seven only the extremes bound it.
+    ones = (1.0,) * 7
+    found = live_values(_block(samples_us=ones, beside_us=(3, 1, 7, 4, 2, 6, 5)), peaks=())
+    assert (found["speedup"].value, found["speedup"].interval) == (4.0, (1.0, 7.0))
+
+
+def test_no_pairs_are_no_speedup_and_uneven_ones_say_so() -> None:
+    assert "speedup" not in live_values(_block(), peaks=())
+    value = live_values(_block(beside_us=(1.0,)), peaks=())["speedup"]
+    assert value.absent_reason == "the two sides of the pairs are not equally many"
+    value = live_values(_block(beside_us=(0.0,) * 7), peaks=())["speedup"]
+    assert value.absent_reason == "the clock does not resolve a call"

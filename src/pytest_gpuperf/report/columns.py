@@ -19,6 +19,8 @@ _SHOWN = (
     "step_time",
     "throughput",
     "tflops",
+    "bandwidth",
+    "speedup",
     "overlap",
     "exposed_comm",
     "idle",

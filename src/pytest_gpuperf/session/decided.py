@@ -19,7 +19,12 @@ if TYPE_CHECKING:
     from gpuperf_analyzers.hookspecs import Peak
     from gpuperf_analyzers.live_block import LiveBlock
 
-_FROM_SAMPLES = frozenset({"step_time", "step_time_p99", "throughput", "tflops", "mfu", "hfu"})
+_FROM_SAMPLES = frozenset(
+    {
+        "step_time", "step_time_p99", "throughput", "bandwidth", "speedup", "tflops", "mfu", "hfu",
+        "mamf_share",
+    }
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
