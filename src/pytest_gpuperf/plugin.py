@@ -6,12 +6,22 @@ are imported where something is measured or shown.
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Generator
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from gpuperf_analyzers.limits import LimitError
+from pytest_gpuperf.keeping import (
+    BASELINE_NAME,
+    BASELINES_FOLDER,
+    DEFAULT_BASELINE,
+    HISTORY_FILE,
+    Keeping,
+    with_values,
+)
 from pytest_gpuperf.results import BuiltInReports, Results, option, path_option
 from pytest_gpuperf.session.collecting import DECLARED, MISTAKE, declare, select
 from pytest_gpuperf.session.declaration import DEFAULTED, Declaration, parse_defaults
@@ -25,6 +35,7 @@ from pytest_gpuperf.session.running import (
     ITEM,
     finished,
     judged_call,
+    observations,
     require_torch,
 )
 
@@ -33,8 +44,10 @@ if TYPE_CHECKING:
     import torch
 
     from pytest_gpuperf.session.fixture import Gpuperf
+    from pytest_gpuperf.session.mamf import Mamf
 
 RUN = pytest.StashKey[Run]()
+KEEPING = pytest.StashKey[Keeping]()
 
 MARKER = (
     "gpuperf(**limits): measure this test and hold it to limits such as min_tflops=0.5, "
@@ -72,6 +85,29 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
     value("json", "PATH", "write the report as JSON to PATH")
     value("markdown", "PATH", "write the report as markdown to PATH")
+    value("html", "PATH", "write the report as one HTML page to PATH")
+    value("baselines", "DIR", f"where baselines are kept ({BASELINES_FOLDER})", BASELINES_FOLDER)
+    group.addoption(
+        "--gpuperf-save", metavar="=NAME", nargs="?", const=DEFAULT_BASELINE, default=None,
+        help="save what is measured to the baseline NAME (default), tests that fail left out",
+    )  # fmt: skip
+    group.addoption(
+        "--gpuperf-compare", metavar="=NAME", nargs="?", const=DEFAULT_BASELINE, default=None,
+        help="compare with the baseline NAME (default), and tests without a limit on it too",
+    )  # fmt: skip
+    parser.addini("gpuperf_compare", "--gpuperf-compare: name of a baseline", default="")
+    group.addoption(
+        "--gpuperf-history", metavar="=PATH", nargs="?", const="", default=None,
+        help="add a line for each metric to the history (DIR/history.jsonl)",
+    )  # fmt: skip
+    parser.addini("gpuperf_history", "--gpuperf-history: path of the history", default="")
+    parser.addini("gpuperf_baseline_runs", "saved runs kept of each measurement (10)", default="10")
+    parser.addini(
+        "gpuperf_counts_across_cpus",
+        "compare exact counts with a baseline of another CPU of the same torch",
+        type="bool",
+        default=False,
+    )
     value("device", "DEVICE", "device to measure on: cpu, cuda or cuda:N")
     flag("strict", "let AMBIGUOUS, UNMEASURED, NO-BASELINE and INCOMPARABLE fail too")
     flag("disable", "run each workload once, unmeasured")
@@ -96,9 +132,11 @@ def pytest_configure(config: pytest.Config) -> None:
         )
     except LimitError as error:
         raise pytest.UsageError(f"gpuperf: {error}") from None
-    report = bool(option(config, "report"))
+    report = bool(option(config, "report") or option(config, "html"))
     directory = path_option(config, "dir")
     assert directory is not None  # noqa: S101 - the ini option has a default
+    keeping = _keeping(config, directory)
+    config.stash[KEEPING] = keeping
     config.stash[RUN] = Run(
         directory=directory,
         called_from=config.invocation_params.dir,
@@ -107,10 +145,61 @@ def pytest_configure(config: pytest.Config) -> None:
         disabled=bool(option(config, "disable")),
         strict=bool(option(config, "strict")),
         keep_traces=report,
+        make_baselines=keeping.baselines,
     )
     # A worker of a parallel run sends its reports to the controller, which tells the results.
     if not hasattr(config, "workerinput"):
-        config.pluginmanager.register(Results(config, config.stash[RUN]), "gpuperf-results")
+        results = Results(config, config.stash[RUN], keeping)
+        config.pluginmanager.register(results, "gpuperf-results")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_load_initial_conftests(
+    early_config: pytest.Config, parser: pytest.Parser, args: list[str]
+) -> None:
+    """Let an option with an optional value take it with ``=`` only.
+
+    Left to itself the parser would take the folder of tests in ``--gpuperf-save tests`` for the
+    name.
+    """
+    written = with_values(args)
+    if written != args:
+        args[:] = written
+        early_config.known_args_namespace = parser.parse_known_args(
+            args, namespace=copy.copy(early_config.option)
+        )
+
+
+def _keeping(config: pytest.Config, directory: Path) -> Keeping:
+    """What is to be kept of this run.
+
+    Raises
+    ------
+    pytest.UsageError
+        A name or number that cannot be used.
+    """
+    names = {}
+    for word in ("save", "compare"):
+        given = option(config, word)
+        if given and not BASELINE_NAME.fullmatch(given):
+            raise pytest.UsageError(
+                f"--gpuperf-{word}={given!r}: a name is made of letters, digits, '.', '_' and '-'"
+            )
+        names[word] = given or None
+    runs = str(config.getini("gpuperf_baseline_runs"))
+    if not (runs.isascii() and runs.isdigit() and int(runs) > 0):
+        raise pytest.UsageError(f"gpuperf_baseline_runs: {runs!r} is not a number of 1 or more")
+    folder = path_option(config, "baselines")
+    assert folder is not None  # noqa: S101 - the ini option has a default
+    asked = config.getoption("gpuperf_history", None) == ""
+    return Keeping(
+        folder=folder,
+        save=names["save"],
+        compare=names["compare"],
+        runs=int(runs),
+        across_cpus=bool(config.getini("gpuperf_counts_across_cpus")),
+        history=directory / HISTORY_FILE if asked else path_option(config, "history"),
+    )
 
 
 def _hooks(config: pytest.Config) -> pluggy.PluginManager:
@@ -120,7 +209,7 @@ def _hooks(config: pytest.Config) -> pluggy.PluginManager:
     """
     from gpuperf_analyzers.registry import plugin_manager
 
-    manager = plugin_manager(BuiltInReports(config))
+    manager = plugin_manager(BuiltInReports(config, config.stash[RUN].config))
     for plugin in config.pluginmanager.get_plugins():
         names = [name for name in dir(plugin) if name.startswith("gpuperf_")]
         implements = any(hasattr(getattr(plugin, name, None), "gpuperf_impl") for name in names)
@@ -186,6 +275,18 @@ def gpuperf_device(request: pytest.FixtureRequest) -> torch.device:
     return Fixture(request.node.nodeid, declaration, run).device
 
 
+@pytest.fixture
+def gpuperf_mamf(request: pytest.FixtureRequest, gpuperf_device: torch.device) -> Mamf:
+    """The measured maximum matmul FLOPS of this device: ``gpuperf_mamf("bf16").tflops``.
+
+    Read from what ``gpuperf mamf`` kept; where it kept nothing the test is skipped, UNMEASURED,
+    with the command that measures it.
+    """
+    from pytest_gpuperf.session.mamf import Mamf as Fixture
+
+    return Fixture(gpuperf_device)
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_call(item: pytest.Item) -> Generator[None, Any, Any]:
     """Measure a body that is the workload, and judge what was measured."""
@@ -204,6 +305,7 @@ def pytest_runtest_makereport(
 
         # An attribute of plain types crosses from a worker to the controller with the report.
         vars(report)["gpuperf_records"] = records
+        vars(report)["gpuperf_observations"] = observations(item)
         text = "\n".join(section_text(record) for record in records)
         report.sections = [*without_profiler_noise(report.sections), ("gpuperf", text)]
     return report

@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from gpuperf_analyzers.hookspecs import Report, hookimpl
+from pytest_gpuperf.keeping import Keeping, KeepingError, Kept, keep
 
 if TYPE_CHECKING:
+    from gpuperf_analyzers.config import Config
     from pytest_gpuperf.session.run import Run
 
 Record = Mapping[str, Any]
+
+_WITH_REPORT = ("json", "html")
+"""Formats that ``--gpuperf-report`` writes without being asked for each."""
 
 _RUN_AGAIN = ("rerun", "retried")
 """Outcomes that pytest-rerunfailures and pytest-retry give a run that is not the test's last."""
@@ -46,36 +51,51 @@ class BuiltInReports:
     The option ``--gpuperf-NAME=PATH`` of a format is declared by who brings it.
     """
 
-    def __init__(self, config: pytest.Config) -> None:
+    def __init__(self, config: pytest.Config, analysis: Callable[[], Config]) -> None:
         self._root = config.rootpath
+        self._config = analysis
         self._samples = bool(config.getini("gpuperf_samples"))
 
     @hookimpl
     def gpuperf_reports(self) -> Sequence[Report]:
-        """``json`` and ``markdown``."""
-        return [Report("json", self._json), Report("markdown", self._markdown)]
+        """``json``, ``markdown`` and ``html``."""
+        return [
+            Report("json", self._json),
+            Report("markdown", self._markdown),
+            Report("html", self._html),
+        ]
 
     def _json(self, results: Sequence[Record], path: Path) -> None:
         from pytest_gpuperf.report import write_report
 
         if not self._samples:
             results = [{**record, "samples_us": []} for record in results]
-        environments = [r["environment"] for r in results if r.get("environment")]
-        environment: Mapping[str, str] = environments[0] if environments else {}
-        write_report(results, path.parent, environment, root=self._root, path=path)
+        write_report(results, path.parent, _environment(results), root=self._root, path=path)
 
     def _markdown(self, results: Sequence[Record], path: Path) -> None:
         from pytest_gpuperf.report import write_markdown
 
         write_markdown(results, path)
 
+    def _html(self, results: Sequence[Record], path: Path) -> None:
+        from pytest_gpuperf.report import write_results_page
+
+        write_results_page(results, path, _environment(results), self._config(), root=self._root)
+
+
+def _environment(results: Sequence[Record]) -> Mapping[str, str]:
+    """Of the first result that knows it."""
+    return next((r["environment"] for r in results if r.get("environment")), {})
+
 
 class Results:
     """Gathers the records of all reports; shows and writes them at the end."""
 
-    def __init__(self, config: pytest.Config, run: Run) -> None:
+    def __init__(self, config: pytest.Config, run: Run, keeping: Keeping) -> None:
         self._config = config
         self._run = run
+        self._keeping = keeping
+        self._kept = Kept()
         self._lines: list[str] = []
         self._errors: list[str] = []
         self._earlier_runs: Counter[str] = Counter()
@@ -93,23 +113,36 @@ class Results:
         for record in records if earlier else ():
             record["notes"] = [*record["notes"], f"run {earlier + 1} of a test that failed before"]
         self._run.records += records
+        self._kept.add(getattr(report, "gpuperf_observations", []), failed=report.failed)
 
     @pytest.hookimpl(trylast=True)
-    def pytest_sessionfinish(self) -> None:
-        """Write the reports that were asked for."""
+    def pytest_sessionfinish(self, session: pytest.Session) -> None:
+        """Write the reports, baselines and history that were asked for."""
         if self._told_elsewhere():
             return
+        self._keep(session)
         report_wanted = bool(option(self._config, "report"))
-        asked = any(path_option(self._config, name) for name in ("json", "markdown"))
+        asked = any(path_option(self._config, name) for name in ("json", "markdown", "html"))
         if not (self._run.records or asked):
             return
         for group in self._run.hooks().hook.gpuperf_reports():
             for report in group:
                 path = path_option(self._config, report.option)
-                if path is None and report.option == "json" and report_wanted:
-                    path = self._run.directory / "report.json"
+                if path is None and report_wanted and report.option in _WITH_REPORT:
+                    path = self._run.directory / f"report.{report.option}"
                 if path is not None:
                     self._write(report, path)
+
+    def _keep(self, session: pytest.Session) -> None:
+        """Keep what outlives the run; what could not be kept turns a green run red."""
+        try:
+            self._lines += keep(
+                self._kept, self._keeping, self._run.directory, disabled=self._run.disabled
+            )
+        except KeepingError as error:
+            self._errors += str(error).splitlines()
+            if session.exitstatus == pytest.ExitCode.OK:
+                session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
     def _write(self, report: Report, path: Path) -> None:
         """Write one report, and keep the line that says where it is, or why it is not."""

@@ -16,7 +16,9 @@ COMMANDS = {
     "analyze": "the numbers of a trace, or of the traces of several ranks",
     "check": "judge a trace by limits: exit 0 fine, 1 FAIL or INVALID, 2 unreadable",
     "compare": "two traces or sets, before and after: what explains the change, op by op",
+    "mamf": "the maximum achievable matmul FLOPS of this device, searched and kept",
     "metrics": "every metric with unit and formula",
+    "report": "one HTML page of a report, of two compared, or of traces",
 }
 """Subcommand to what it does; each is a module of this package with ``run(argv) -> int``."""
 

@@ -8,6 +8,7 @@ import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from pytest_gpuperf.cli.html_page import write_html
 from pytest_gpuperf.cli.inputs import (
     USAGE,
     add_inputs,
@@ -19,6 +20,7 @@ from pytest_gpuperf.cli.inputs import (
 from pytest_gpuperf.cli.json_output import print_json
 from pytest_gpuperf.cli.mark import write_marked
 from pytest_gpuperf.cli.nccl_choices import read_choices, told_by_log
+from pytest_gpuperf.cli.snapshots import bytes_asked, report, which_are_snapshots
 
 if TYPE_CHECKING:
     from gpuperf_analyzers.set_analysis import SetAnalysis
@@ -31,9 +33,12 @@ def run(argv: Sequence[str]) -> int:
     """Print the analysis: 0, or 2 where an input could not be read."""
     parser = _parser()
     args = parser.parse_args(argv)
-    of_the_whole = (args.step, args.rank, args.mark, args.nccl_log)
+    of_the_whole = (args.step, args.rank, args.mark, args.nccl_log, args.html)
     if args.span is not None and (args.csv or any(o is not None for o in of_the_whole)):
         parser.error("--span goes with --json only: it shows every passage of every rank")
+    snapshots = which_are_snapshots(args.paths)
+    if snapshots or args.fit is not None:
+        return _snapshots(parser, args, snapshots)
     traces = read_inputs(args.paths, **reading(args))
     if traces is None:
         return USAGE
@@ -56,12 +61,26 @@ def run(argv: Sequence[str]) -> int:
         print_json(document)
     elif args.csv:
         _write_csv(found)
+    elif args.html is not None:
+        return max(write_html(traces, found, args.html), USAGE if found.failed else 0)
     else:
         from pytest_gpuperf.cli.views import print_set
 
         print_set(found, top=args.top, step=args.step, rank=args.rank)
     marked = 0 if args.mark is None else write_marked(traces, found, args.mark)
     return USAGE if found.failed else marked
+
+
+def _snapshots(
+    parser: argparse.ArgumentParser, args: argparse.Namespace, snapshots: Sequence[str]
+) -> int:
+    """Print what allocator snapshots hold; what is asked of traces only is wrong usage."""
+    if len(snapshots) < len(args.paths):
+        parser.error("allocator snapshots and --fit do not go with traces: one kind at a time")
+    of_traces = (args.span, args.step, args.rank, args.mark, args.nccl_log)
+    if args.csv or any(option is not None for option in of_traces):
+        parser.error("of an allocator snapshot there are --json, --top and --fit only")
+    return report(snapshots, size=args.fit, top=args.top, as_json=args.json)
 
 
 def _analyzed(traces: TraceSet, logs: Sequence[str] | None) -> SetAnalysis | None:
@@ -78,13 +97,18 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="gpuperf analyze",
         allow_abbrev=False,
-        description="The numbers of a trace, or of the traces of several ranks and their set.",
+        description="The numbers of a trace, or of the traces of several ranks and their set; of a "
+        "snapshot of torch's CUDA allocator (torch.cuda.memory._dump_snapshot) its segments, live "
+        "blocks and history.",
     )
     add_inputs(parser)
     form = parser.add_mutually_exclusive_group()
     form.add_argument("--json", action="store_true", help="everything as JSON")
     form.add_argument(
         "--csv", action="store_true", help="one line a rank, device, step and metric, as CSV"
+    )
+    form.add_argument(
+        "--html", metavar="PATH", help="everything as one HTML page that opens without a network"
     )
     parser.add_argument(
         "--span",
@@ -109,6 +133,13 @@ def _parser() -> argparse.ArgumentParser:
         default=TOP,
         metavar="N",
         help="rows of the tables of ops, kernels and gaps (default %(default)s)",
+    )
+    parser.add_argument(
+        "--fit",
+        type=bytes_asked,
+        metavar="BYTES",
+        help="of an allocator snapshot: what would have had to go for an allocation of this size "
+        "(2GiB); by default the last one that failed",
     )
     parser.add_argument(
         "--nccl-log",

@@ -9,6 +9,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from pytest_gpuperf.report.html.sources import write_results_page
     from pytest_gpuperf.report.json_report import write_report
     from pytest_gpuperf.report.markdown import markdown_report, write_markdown
     from pytest_gpuperf.report.section import section_text
@@ -20,9 +21,17 @@ _HOME = {
     "terminal_summary": "terminal",
     "write_markdown": "markdown",
     "write_report": "json_report",
+    "write_results_page": "html.sources",
 }
 
-__all__ = ["markdown_report", "section_text", "terminal_summary", "write_markdown", "write_report"]
+__all__ = [
+    "markdown_report",
+    "section_text",
+    "terminal_summary",
+    "write_markdown",
+    "write_report",
+    "write_results_page",
+]
 
 
 def __getattr__(name: str) -> Any:

@@ -1,0 +1,62 @@
+"""``gpuperf report``: one page of what was recorded earlier: reports, folders of them, traces."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from pathlib import Path
+
+from pytest_gpuperf.cli.inputs import USAGE, add_reading, complain
+
+DEFAULT_NAME = "report.html"
+
+
+def run(argv: Sequence[str]) -> int:
+    """Write the page: 0, or 2 where an input cannot be read or the page cannot be written."""
+    args = _parser().parse_args(argv)
+    from pytest_gpuperf.report.html.opening import InputError, page_of_files
+    from pytest_gpuperf.report.html.page import write_page
+
+    try:
+        page = page_of_files(args.paths)
+    except InputError as error:
+        complain(str(error))
+        return USAGE
+    target = Path(args.output or _beside(args.paths))
+    try:
+        write_page(page, target)
+    except OSError as error:
+        complain(f"{target}: {error.strerror or error}")
+        return USAGE
+    print(target)  # noqa: T201 - the answer of the command
+    return 0
+
+
+def _beside(paths: Sequence[str]) -> Path:
+    """``report.html`` in the folder that was named, or beside the one file."""
+    first = Path(paths[0])
+    return (first if first.is_dir() else first.parent) / DEFAULT_NAME
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="gpuperf report",
+        allow_abbrev=False,
+        description="One self-contained HTML page of results recorded earlier. Two reports are "
+        "compared, the first one being before.",
+    )
+    parser.add_argument(
+        "paths",
+        nargs="+",
+        metavar="FILE|DIR",
+        help="a report.json (or the folder of one, such as .gpuperf), JSON of another gpuperf "
+        "command, or traces; two report.json are compared",
+    )
+    parser.add_argument(
+        "-o",
+        "--output",
+        metavar="PATH",
+        help=f"the page (default: {DEFAULT_NAME} beside the input)",
+    )
+    add_reading(parser)
+    return parser

@@ -1,0 +1,35 @@
+"""The sections of analyzed traces, in the order of the page."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from gpuperf_analyzers.config import Config
+from gpuperf_analyzers.set_analysis import SetAnalysis
+from gpuperf_analyzers.trace.model import TraceSet
+from pytest_gpuperf.report.html.blocks import Section
+from pytest_gpuperf.report.html.sections.split import split_section
+from pytest_gpuperf.report.html.sections.summary import summary_section
+
+
+@dataclass(frozen=True, slots=True)
+class Analysed:
+    """What a section may be made of: the traces as read and their analysis."""
+
+    traces: TraceSet
+    found: SetAnalysis
+    config: Config
+
+
+MAKERS: tuple[Callable[[Analysed], Section | None], ...] = (
+    lambda a: summary_section(a.found),
+    lambda a: split_section(a.found),
+)
+"""Each gives a section, or None where the traces have nothing of its kind."""
+
+
+def analysis_sections(traces: TraceSet, found: SetAnalysis, config: Config) -> Sequence[Section]:
+    """Every section that these traces have something for."""
+    given = Analysed(traces, found, config)
+    return tuple(s for make in MAKERS if (s := make(given)) is not None)

@@ -1,0 +1,106 @@
+"""What a file that was named is, by its content, and the page that it makes."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pytest_gpuperf.report.html.page import Page
+from pytest_gpuperf.report.html.sources import page_of_document, page_of_traces
+from pytest_gpuperf.report.json_report import SCHEMA
+
+if TYPE_CHECKING:
+    from gpuperf_analyzers.config import Config
+
+REPORT = "report.json"
+_LARGEST_RESULT = 512 * 2**20
+
+
+class InputError(Exception):
+    """An input that no page can be made of: one line that names it and says what would do."""
+
+
+def page_of_files(paths: Sequence[str]) -> Page:
+    """The page of what was named.
+
+    Raises
+    ------
+    InputError
+        One of the files cannot be read, or they do not go together.
+    """
+    from gpuperf_analyzers.registry import load_config
+
+    config = load_config()
+    documents = {path: document(path) for path in paths}
+    if all(found is None for found in documents.values()):
+        return _traces(paths, config)
+    for path, found in documents.items():
+        if found is None:
+            raise InputError(f"{path}: is no report; name traces alone, or reports alone")
+    [(path, found), *_] = documents.items()
+    assert found is not None  # noqa: S101 - looked through above
+    return page_of_document(found, config, _folder(path))
+
+
+def document(path: str) -> Mapping[str, Any] | None:
+    """The report in `path`, or in the folder `path`; None where it is something else.
+
+    Raises
+    ------
+    InputError
+        There is no such file, or it is a report that cannot be understood.
+    """
+    given = Path(path)
+    target = given / REPORT if given.is_dir() else given
+    if not target.exists():
+        if given.is_dir():
+            return None
+        raise InputError(f"{path}: no such file")
+    if not target.is_file() or target.stat().st_size > _LARGEST_RESULT or target.suffix != ".json":
+        return None
+    try:
+        loaded = json.loads(target.read_bytes())
+    except (ValueError, RecursionError) as error:
+        if target.name == REPORT:
+            raise InputError(f"{target}: is no JSON: {error}") from None
+        return None
+    except OSError as error:
+        raise InputError(f"{target}: {error.strerror or error}") from None
+    return _checked(loaded, target)
+
+
+def _checked(loaded: object, target: Path) -> Mapping[str, Any] | None:
+    if not isinstance(loaded, Mapping) or "results" not in loaded or "schema" not in loaded:
+        return None
+    schema, results = loaded["schema"], loaded["results"]
+    if not isinstance(schema, int) or isinstance(schema, bool):
+        return None
+    if schema > SCHEMA:
+        raise InputError(
+            f"{target}: has schema {schema}, newer than {SCHEMA}: update pytest-gpuperf"
+        )
+    if not isinstance(results, list) or not all(isinstance(r, Mapping) for r in results):
+        raise InputError(f"{target}: its results are no list of results")
+    return loaded
+
+
+def _folder(path: str) -> Path:
+    given = Path(path)
+    return given if given.is_dir() else given.parent
+
+
+def _traces(paths: Sequence[str], config: Config) -> Page:
+    from gpuperf_analyzers.set_analysis import analyze_set
+    from gpuperf_analyzers.trace import TraceError, read_traces
+    from gpuperf_analyzers.trace.files import find_traces
+
+    try:
+        files = dict.fromkeys(file for path in paths for file in find_traces(path))
+        traces = read_traces(list(files))
+    except TraceError as error:
+        raise InputError(str(error)) from None
+    if not traces.traces:
+        raise InputError("; ".join(traces.failed.values()) or f"{paths[0]}: no traces there")
+    return page_of_traces(traces, analyze_set(traces, config), config)
