@@ -15,6 +15,16 @@ _SHARES = ("mfu", "hfu")
 
 def above_peak(values: Mapping[str, Value]) -> Iterator[Finding]:
     """A finding for each share of the peak above 105%: it must not be judged."""
+    share = values.get("mamf_share")
+    if share is not None and share.value is not None and share.value > ALLOWED:
+        yield Finding(
+            "above-maximum",
+            f"mamf_share is {share.value:.0%} of the maximum that was measured: the FLOPs (flops=) "
+            "or their dtype are wrong, or the maximum is of small shapes: run `gpuperf mamf` over "
+            "a wider range",
+            example=share.source,
+            invalidates=frozenset({"mamf_share"}),
+        )
     for name in _SHARES:
         value = values.get(name)
         if value is not None and value.value is not None and value.value > ALLOWED:

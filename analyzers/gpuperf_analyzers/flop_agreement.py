@@ -20,7 +20,7 @@ from gpuperf_analyzers.trace.model import I64, Bool, Finding, Trace
 from gpuperf_analyzers.trace.steps import Step
 
 TOLERANCE = 0.01
-_RATES = frozenset({"flops", "tflops", "mfu", "hfu"})
+_RATES = frozenset({"flops", "tflops", "mfu", "hfu", "mamf_share"})
 
 
 def flops_disagree(

@@ -233,12 +233,12 @@ def _fastest(matmul: Callable[[], object]) -> tuple[float | None, float]:
     fastest, repetitions, noisy = inf, 0, 0
     begin = perf_counter()
     while True:
-        lost = _cores_lost()
+        lost = cores_lost()
         start = perf_counter()
         matmul()
         took = perf_counter() - start
         fastest, repetitions = min(fastest, took), repetitions + 1
-        if _cores_lost() == lost:
+        if cores_lost() == lost:
             undisturbed = took if undisturbed is None else min(undisturbed, took)
         else:
             noisy += 1
@@ -249,7 +249,7 @@ def _fastest(matmul: Callable[[], object]) -> tuple[float | None, float]:
             return undisturbed, fastest
 
 
-def _cores_lost() -> int:
+def cores_lost() -> int:
     """How often a thread of this process was made to leave its core; 0 where unknown."""
     try:
         import resource

@@ -61,7 +61,7 @@ def timed(
     monkeypatch.setattr(torch, "mm", mm)
     monkeypatch.setattr(cpu_peak, "perf_counter", lambda: now[0])
     monkeypatch.setattr(cpu_peak, "sleep", lambda _: None)
-    monkeypatch.setattr(cpu_peak, "_cores_lost", lambda: lost[0])
+    monkeypatch.setattr(cpu_peak, "cores_lost", lambda: lost[0])
     return sizes
 
 
