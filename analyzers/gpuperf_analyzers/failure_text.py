@@ -31,6 +31,7 @@ _LOOK_AT: Mapping[str, str] = {
     "tflops": "the ops that take time without FLOPs, and their dtypes and shapes",
     "mfu": "the ops that take time without FLOPs, and their dtypes and shapes",
     "hfu": "the ops that take time without FLOPs, and their dtypes and shapes",
+    "mamf_share": "the ops that take time without FLOPs, and their dtypes and shapes",
 }
 """By metric: where the cause is usually found."""
 
@@ -41,7 +42,8 @@ def failure_text(record: Mapping[str, Any]) -> str:
     """Three lines about a result that is not PASS: what, evidence, what to look at and the trace.
 
     The first part has a line for each limit that fell short; without any it says the first line
-    of ``record["failure"]`` or the verdict.
+    of ``record["failure"]`` or the verdict. What got worse since a baseline is followed by what
+    accounts for it.
     """
     judged: Sequence[Mapping[str, Any]] = record.get("limits") or ()
     short = [j for j in judged if j["verdict"] in _HARD] or [
@@ -51,6 +53,7 @@ def failure_text(record: Mapping[str, Any]) -> str:
     lines = [limit_text(judgement, on_cpu=on_cpu) for judgement in short] or [
         _told(str(record.get("verdict") or ""), str(record.get("failure") or ""))
     ]
+    lines += [harmless(line, 300) for line in record.get("explained") or ()]
     evidence = evidence_text(record.get("evidence") or {})
     if evidence:
         lines.append(f"evidence: {evidence}")
@@ -76,17 +79,43 @@ def limit_text(judgement: Mapping[str, Any], *, on_cpu: bool = False) -> str:
     if value is None or limit is None:
         why = f": {harmless(reason, 200)}" if reason else ""
         return f"{judgement['verdict']} {harmless(judgement.get('text') or metric, 80)}{where}{why}"
+    if judgement.get("direction") == "regression":
+        return _regression_text(judgement, where)
     shown, required = show_apart(value, limit, unit)
     interval = judgement.get("interval")
     sampled = f" (95% CI {show_interval(value, interval, unit)})" if interval else ""
     name = "achieved" if metric == "tflops" else _title(metric, on_cpu=on_cpu)
-    bound = "required" if judgement.get("direction") == "min" else "allowed"
+    bound = _BOUNDS.get(str(judgement.get("direction")), "allowed")
     sign = _sign(value, limit)
     text = f"{name} {shown}{sampled}{where} {sign} {required} {bound}"
     if judgement["verdict"] not in {"FAIL", "PASS"}:
         text = f"{judgement['verdict']} {text}"
         text += f": {harmless(reason, 200)}" if reason else ""
     return text
+
+
+_BOUNDS = {"min": "required", "exact": "in the baseline"}
+
+
+def _regression_text(judgement: Mapping[str, Any], where: str) -> str:
+    """``step time +17.4% (95% CI +12.1% to +22.7%) against the baseline, 3% allowed``.
+
+    Above 0 is worse, whatever the metric's direction.
+    """
+    interval = judgement.get("interval")
+    ends = f" (95% CI {_worse(interval[0])} to {_worse(interval[1])})" if interval else ""
+    name = judgement["metric"].replace("_", " ")
+    allowed = show_apart(judgement["value"], judgement["limit"], "fraction")[1]
+    text = f"{name} {_worse(judgement['value'])} worse{ends}{where} than the baseline, "
+    text += f"{allowed} allowed"
+    reason = judgement.get("reason") or ""
+    said = f"{text}: {harmless(reason, 200)}" if reason else text
+    return said if judgement["verdict"] in {"FAIL", "PASS"} else f"{judgement['verdict']} {said}"
+
+
+def _worse(change: float) -> str:
+    """A change with its sign, plus too."""
+    return f"{'−' if change < 0 else '+'}{show(abs(change), 'fraction')}"
 
 
 def _title(metric: str, *, on_cpu: bool) -> str:

@@ -14,9 +14,11 @@ import numpy as np
 
 from gpuperf_analyzers.config import Config
 from gpuperf_analyzers.metrics import Value, absent
+from gpuperf_analyzers.stats import worst_value
 from gpuperf_analyzers.trace.classify import Device
 from gpuperf_analyzers.trace.links import nesting
 from gpuperf_analyzers.trace.model import I64, Bool, MemoryEvents, Trace
+from gpuperf_analyzers.trace.steps import steps
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -66,7 +68,9 @@ class MemoryResult:
     ``never_freed`` the largest still alive at the end, with their number and bytes;
     ``freed_older`` counts frees of memory older than the recording. ``unaccounted_bytes`` is what
     the recorded totals changed by and the events do not explain: events were lost where it is not
-    0. ``absent_reason`` says why there is no peak, "" where there is one.
+    0. ``absent_reason`` says why there is no peak, "" where there is one. ``step_names``,
+    ``step_allocations`` and ``step_peaks`` are of each step: its name, how many allocations its
+    host's side made, and the largest growth reached meanwhile; empty where there are no steps.
     """
 
     device: Device
@@ -89,13 +93,22 @@ class MemoryResult:
     unaccounted_bytes: int
     absent_reason: str
     by_op: tuple[OpMemory, ...]
+    step_names: tuple[str, ...] = ()
+    step_allocations: tuple[int, ...] = ()
+    step_peaks: tuple[int, ...] = ()
 
     def metrics(self) -> Iterator[Value]:
-        """``peak_memory_growth``."""
+        """``peak_memory_growth`` and ``allocations``."""
         if self.absent_reason:
             yield absent("peak_memory_growth", self.absent_reason, source=SOURCE)
+            yield absent("allocations", self.absent_reason, source=SOURCE)
+            return
+        yield Value("peak_memory_growth", float(self.peak_growth), source=SOURCE)
+        if self.step_names:
+            yield worst_value("allocations", self.step_allocations, self.step_names, SOURCE)
         else:
-            yield Value("peak_memory_growth", float(self.peak_growth), source=SOURCE)
+            whole = sum(op.allocations for op in self.by_op)
+            yield Value("allocations", float(whole), source=f"{SOURCE}, whole trace")
 
     def to_frame(self) -> pd.DataFrame:
         """Growth and the allocator's reserve over time: one row an event."""
@@ -117,7 +130,7 @@ class MemoryResult:
         return pd.DataFrame([[getattr(o, c) for c in columns] for o in self.by_op], columns=columns)
 
 
-def analyze(trace: Trace, config: Config, device: Device) -> MemoryResult:  # noqa: ARG001 - one signature for all questions
+def analyze(trace: Trace, config: Config, device: Device) -> MemoryResult:
     """Memory of `device` over the recording."""
     m = trace.memory
     pick = np.flatnonzero(_on(m, device))
@@ -130,6 +143,7 @@ def analyze(trace: Trace, config: Config, device: Device) -> MemoryResult:  # no
     kept = born[freed < 0]
     lost = _unaccounted(m.total_allocated[pick], growth)
     older = np.setdiff1d(np.flatnonzero(size < 0), freed[freed >= 0])
+    stepped = _by_step(trace, config, device, at, size, growth) if len(pick) else _NO_STEPS
 
     def largest(rows: I64) -> tuple[Allocation, ...]:
         order = rows[np.argsort(-size[rows], kind="stable")][:_SHOWN]
@@ -162,7 +176,31 @@ def analyze(trace: Trace, config: Config, device: Device) -> MemoryResult:  # no
         unaccounted_bytes=lost,
         absent_reason=_why_none(m, pick, lost),
         by_op=_by_op(ops, size, born, freed),
+        step_names=stepped[0],
+        step_allocations=stepped[1],
+        step_peaks=stepped[2],
     )
+
+
+_Stepped = tuple[tuple[str, ...], tuple[int, ...], tuple[int, ...]]
+_NO_STEPS: _Stepped = ((), (), ())
+
+
+def _by_step(
+    trace: Trace, config: Config, device: Device, at: I64, size: I64, growth: I64
+) -> _Stepped:
+    """Name, number of allocations and largest growth of each step, by its span on the host.
+
+    In a step without an event the growth stays what the last event left.
+    """
+    names, counts, peaks = [], [], []
+    for step in steps(trace, device, config):
+        first, last = np.searchsorted(at, (step.host_start, step.host_end), side="left").tolist()
+        names.append(step.name)
+        counts.append(int((size[first:last] > 0).sum()))
+        before = int(growth[first - 1]) if first else 0
+        peaks.append(max([before, *growth[first:last].tolist()]))
+    return tuple(names), tuple(counts), tuple(peaks)
 
 
 def _on(m: MemoryEvents, device: Device) -> Bool:

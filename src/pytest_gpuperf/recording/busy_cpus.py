@@ -14,6 +14,8 @@ from pathlib import Path
 
 TOLD_FROM = 0.1
 """Share of the CPUs from which on it is told."""
+TOLD = "of the CPUs while samples were taken"
+"""What the note ends with, by which it is known again."""
 _STAT = Path("/proc/stat")
 _IDLE = (3, 4)  # idle and iowait
 _SHORTEST_TICKS = 10.0
@@ -56,7 +58,7 @@ def watch_others(*, siblings: bool) -> Callable[[], tuple[str, ...]]:
         share = others_share(before, after, len(cpus))
         if share is None or share < TOLD_FROM:
             return ()
-        return (f"other processes took {share:.0%} of the CPUs while samples were taken",)
+        return (f"other processes took {share:.0%} {TOLD}",)
 
     return notes
 

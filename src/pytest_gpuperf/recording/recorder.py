@@ -19,12 +19,14 @@ from pytest_gpuperf.recording.flop_count import FlopCount, count_flops
 from pytest_gpuperf.recording.gpu_watch import looped, watch
 from pytest_gpuperf.recording.inputs import input_notes
 from pytest_gpuperf.recording.kernel_time import take_kernel_samples
+from pytest_gpuperf.recording.mamf_cache import known_maxima
 from pytest_gpuperf.recording.memory import alive_bytes
 from pytest_gpuperf.recording.notes import (
     leftover_notes,
     sample_notes,
     telemetry_notes,
     thread_notes,
+    throttled_notes,
     value_notes,
 )
 from pytest_gpuperf.recording.options import Options
@@ -41,6 +43,7 @@ from pytest_gpuperf.recording.tf32 import tf32_policy
 from pytest_gpuperf.recording.timed_calls import timed_calls
 from pytest_gpuperf.recording.timers import Timer, make_timer
 from pytest_gpuperf.recording.torch_counts import TorchCounts, counting
+from pytest_gpuperf.recording.turns import turns
 from pytest_gpuperf.recording.worker_threads import watch_threads
 
 if TYPE_CHECKING:
@@ -143,7 +146,7 @@ def record(
             # The call that counts FLOP runs under a mode that torch.compile compiles anew for.
             counted = counting(device)
             timed = _timed(workload, device, timer, options, coordinator, regions, ask)
-            block = _with_times(block, timed, regions, at_first + counted())
+            block = _with_times(block, timed, regions, at_first, counted())
         if timer.name == "kernel":
             call_us = min(block.samples_us)
             taken = take_kernel_samples(workload, device, options, call_us, coordinator)
@@ -204,6 +207,7 @@ class _Timed:
     peak_bytes: int | None
     telemetry: Telemetry
     notes: tuple[str, ...]
+    throttled: tuple[int, ...] = ()
 
 
 def _timed(
@@ -220,10 +224,11 @@ def _timed(
     telemetry = Telemetry()
     notes: tuple[str, ...] = ()
     others: tuple[str, ...] = ()
+    throttled: tuple[int, ...] = ()
 
     def take() -> Samples:
         nonlocal others
-        seen = watch_others(siblings=coordinator.world_size > 1)
+        seen = watch_others(siblings=coordinator.world_size > 1 or turns() is not None)
         samples = sampling.run(called.call_us)
         others = seen()
         return called.per_call(samples)
@@ -242,10 +247,12 @@ def _timed(
             watched = watch(device, take, loop if seconds else None)
             samples, peak, telemetry = watched.samples, watched.peak_bytes, watched.telemetry
             notes = telemetry_notes(watched.absent_reason, telemetry.values)
+            throttled = watched.throttled
+            notes = (*notes, *throttled_notes(throttled, len(samples.us)))
         kept = leftover_notes(alive_bytes(device) - held)
     of_samples = () if timer.name == "kernel" else sample_notes(samples, warmup, options)
     notes = (*of_samples, *called.notes, *others, *kept, *notes)
-    return _Timed(warmup, samples, peak, telemetry, notes)
+    return _Timed(warmup, samples, peak, telemetry, notes, throttled)
 
 
 def _with_declared(block: LiveBlock, timer: Timer, options: Options) -> LiveBlock:
@@ -262,12 +269,14 @@ def _with_declared(block: LiveBlock, timer: Timer, options: Options) -> LiveBloc
 
 
 def _with_times(
-    block: LiveBlock, timed: _Timed, regions: RegionLog, counts: TorchCounts
+    block: LiveBlock, timed: _Timed, regions: RegionLog, first: TorchCounts, later: TorchCounts
 ) -> LiveBlock:
-    """`block` with what the timed pass gave."""
+    """`block` with what the timed pass gave; counts are of the first call and of it."""
+    counts = first + later
     return replace(
         block,
         samples_us=timed.samples.us,
+        throttled_samples=timed.throttled,
         stop=timed.samples.stop,
         warmup_us=timed.warmup.elapsed_us,
         warmup_calls=timed.warmup.calls,
@@ -276,6 +285,7 @@ def _with_times(
         telemetry_absent=timed.telemetry.absent,
         torch_counts=counts.counted,
         torch_counts_absent=counts.absent,
+        torch_counts_later=later.known(),
         regions={name: tuple(us) for name, us in regions.samples_us.items()},
     )
 
@@ -299,6 +309,7 @@ def _with_flops(
     flops = declared_over_counted(options, counted)
     measured = options.measure_peak and device.type == "cpu"
     peaks, peak_notes = _cpu_peaks(flops.by_dtype, coordinator) if measured else ({}, ())
+    maxima, found_at = known_maxima(device, flops.by_dtype)
     return replace(
         block,
         flops=flops.flops,
@@ -307,6 +318,8 @@ def _with_flops(
         flops_source=flops.source,
         tf32=tf32.matmul if device.type == "cuda" else None,
         peak_tflops=peaks,
+        mamf_tflops=maxima,
+        mamf_source=found_at,
         notes=(*thread_notes(watch), *peak_notes),
     )
 

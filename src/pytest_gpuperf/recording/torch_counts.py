@@ -45,6 +45,11 @@ class TorchCounts:
         broken = {n: why for n, why in absent.items() if n not in counted or why != NOT_COMPILED}
         return TorchCounts({n: c for n, c in counted.items() if n not in broken}, broken)
 
+    def known(self) -> dict[str, int]:
+        """The counts, 0 graph breaks included where nothing was compiled that could have any."""
+        none = {n: 0 for n, why in self.absent.items() if why == NOT_COMPILED}
+        return {**none, **self.counted}
+
 
 @dataclass(frozen=True, slots=True)
 class _Compiler:

@@ -40,6 +40,8 @@ def declare(items: Iterable[pytest.Item], run: Run) -> list[pytest.Item]:
                 mistaken.append(item)
         elif FIXTURE in item.fixturenames:
             item.stash[DECLARED] = run.defaults
+        declared = item.stash.get(DECLARED, run.defaults)
+        run.regressions += sum(limit.direction == "regression" for limit in declared.limits)
     return mistaken
 
 

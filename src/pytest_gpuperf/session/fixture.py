@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from collections import Counter
 from collections.abc import Callable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, NoReturn, TypeVar
@@ -54,6 +55,7 @@ class Gpuperf:
         self.ended = False
         self._extra_info: dict[str, object] = {}
         self._asked = 0
+        self._names: Counter[str] = Counter()
         self._run = run
         self._device: torch.device | None = None
         self._region_limits: dict[str, tuple[Limit, ...]] = {}
@@ -324,6 +326,8 @@ class Gpuperf:
             shutil.rmtree(folder, ignore_errors=True)  # what an earlier run of this test left
         place = f"{self._asked}" + (f"-{folder_name(name)}" if name else "")
         self._asked += 1
+        self._names[name] += 1
+        again = f"#{self._names[name]}" if self._names[name] > 1 else ""
         regions: Mapping[str, tuple[Limit, ...]] = self._region_limits
         return Request(
             name=name,
@@ -332,6 +336,9 @@ class Gpuperf:
             folder=folder / place,
             config=self._run.config(),
             region_limits=regions,
+            test=self.test,
+            stored_as=f"{name}{again}",
+            baselines=self._run.baselines(),
         )
 
     def _refuse(self, name: str, reason: str) -> NoReturn:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from gpuperf_analyzers.limits import (
+    Judgement,
     Limit,
     LimitError,
     judge,
@@ -16,6 +17,7 @@ from gpuperf_analyzers.limits import (
     worst,
 )
 from gpuperf_analyzers.metrics import Metric
+from pytest_gpuperf.session.baseline import Baselines, Compared, Observed
 from pytest_gpuperf.session.evidence import evidence_of
 from pytest_gpuperf.session.measurement import Measurement
 from pytest_gpuperf.session.region_values import region_values
@@ -30,6 +32,7 @@ if TYPE_CHECKING:
 
 RegionLimits = Mapping[str, tuple[Limit, ...]]
 
+_AGAINST_BASELINES = ("regression", "exact")
 _TIMED_LIVE = frozenset({"step_time", "step_time_p99"})
 """Metrics of a region that are of its samples alone."""
 
@@ -72,6 +75,9 @@ def measurement_of(
     declaration: Declaration,
     region_limits: RegionLimits,
     notes: tuple[str, ...] = (),
+    test: str = "",
+    stored_as: str = "",
+    baselines: Baselines | None = None,
 ) -> Measurement:
     """The measurement that `analysis` is, judged by what was declared.
 
@@ -91,10 +97,15 @@ def measurement_of(
         Limits by region.
     notes
         Conditions beside those in the blocks.
+    test, stored_as
+        Node id of the test, and what the measurement is called in a baseline.
+    baselines
+        Whoever keeps baselines.
     """
     from gpuperf_analyzers.analysis import finding_json
 
     first = blocks[0]
+    notes = tuple(dict.fromkeys([*notes, *(n for block in blocks for n in block.notes)]))
     judgements = judge(
         analysis.values,
         declaration.limits,
@@ -102,6 +113,12 @@ def measurement_of(
         device_type=analysis.device_type or first.device_type,
         invalid=analysis.invalid,
     )
+    compared = Compared()
+    if baselines is not None:
+        limits = tuple(m for m in declaration.limits if m.direction in _AGAINST_BASELINES)
+        observed = Observed(test, stored_as, analysis, blocks, traces, config, limits, notes)
+        compared = baselines.compared(observed)
+        judgements = _in_place(judgements, compared.judgements)
     for region, limits in region_limits.items():
         judgements += judge(
             region_values(region, limits, blocks=blocks, traces=traces, config=config),
@@ -120,13 +137,24 @@ def measurement_of(
         judgements=judgements,
         verdict=worst(j.verdict for j in judgements) if judgements else None,
         samples=first.samples_us,
+        throttled_samples=first.throttled_samples,
         traces=tuple(Path(trace.path) for trace in traces),
         timer=first.timer,
         stop=first.stop,
         warmup_us=first.warmup_us,
         first_call_us=first.first_call_us,
         evidence=evidence_of(analysis, judgements),
-        notes=tuple(dict.fromkeys([*notes, *(n for block in blocks for n in block.notes)])),
+        notes=(*notes, *compared.notes),
         findings=tuple(finding_json(f) for f in analysis.findings),
         environment=first.environment,
+        explained=compared.explained,
+        observation=compared.observation,
     )
+
+
+def _in_place(
+    judgements: tuple[Judgement, ...], compared: tuple[Judgement, ...]
+) -> tuple[Judgement, ...]:
+    """`judgements` with those against a baseline in place of what stood for them."""
+    waiting = iter(compared)
+    return tuple(next(waiting, j) if j.direction in _AGAINST_BASELINES else j for j in judgements)

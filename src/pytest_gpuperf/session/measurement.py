@@ -31,6 +31,8 @@ class Measurement:
         The worst of the judgements; None where nothing was to be judged.
     samples
         Time of each sample with the profiler off, µs a step.
+    throttled_samples
+        Places of those taken while the clock was held down, from 0.
     traces
         The trace files, one a rank.
     timer, stop, warmup_us, first_call_us
@@ -45,6 +47,10 @@ class Measurement:
         Versions and names of where it ran.
     reason
         Why there is nothing to judge, where there is not; ``""`` elsewhere.
+    explained
+        What accounts for what got worse since the baseline, a line each.
+    observation
+        What a baseline would keep of it, as plain JSON types; None where nothing.
     """
 
     name: str = ""
@@ -55,6 +61,7 @@ class Measurement:
     judgements: tuple[Judgement, ...] = ()
     verdict: Verdict | None = None
     samples: tuple[float, ...] = ()
+    throttled_samples: tuple[int, ...] = ()
     traces: tuple[Path, ...] = ()
     timer: str = ""
     stop: str = ""
@@ -65,6 +72,8 @@ class Measurement:
     findings: tuple[Mapping[str, Any], ...] = ()
     environment: Mapping[str, str] = field(default_factory=dict)
     reason: str = ""
+    explained: tuple[str, ...] = ()
+    observation: Mapping[str, Any] | None = field(default=None, repr=False)
 
     def __getitem__(self, metric: str) -> Value:
         """The value of `metric`, absent with the reason where there is no number.
@@ -125,10 +134,12 @@ def result_record(
         "world_size": m.world_size,
         "limits": [_limit_record(j) for j in m.judgements],
         "values": {name: _value_record(v, units.get(name, "")) for name, v in m.values.items()},
+        "explained": list(m.explained),
         "evidence": dict(m.evidence),
         "traces": [str(path) for path in m.traces],
         "timer": m.timer,
         "samples_us": list(m.samples),
+        "throttled_samples": list(m.throttled_samples),
         "stop": m.stop,
         "warmup_us": m.warmup_us,
         "first_call_us": m.first_call_us,

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from gpuperf_analyzers.metrics import TELEMETRY
+from pytest_gpuperf.session.baseline import Baselines
 from pytest_gpuperf.session.ddp_joined import torchrun_place
 from pytest_gpuperf.session.decided import samples_decide, trace_decides
 from pytest_gpuperf.session.device_lock import device_lock
@@ -48,6 +50,12 @@ class Request:
         The resolved hookspecs.
     region_limits
         Limits of the regions that the test declared so far; read after the workload has run.
+    test
+        Node id of the test.
+    stored_as
+        What the measurement is called in a baseline: ``#2`` for a second one without a name.
+    baselines
+        Whom to ask for what earlier runs measured; None where nobody keeps any.
     """
 
     name: str
@@ -56,17 +64,23 @@ class Request:
     folder: Path
     config: Config
     region_limits: RegionLimits = field(default_factory=dict)
+    test: str = ""
+    stored_as: str = ""
+    baselines: Baselines | None = None
 
 
 def recording_options(declaration: Declaration) -> Options:
     """How the recording is to measure what `declaration` asks for."""
     from pytest_gpuperf.recording import Options
 
+    from pytest_gpuperf.recording.turns import TIME_SHARE, WARMUP_SHARE, turns
+
     d = declaration
+    in_turns = turns() is not None
     counted = any(limit.metric in TELEMETRY for limit in d.limits)
     return Options(
-        warmup_s=d.warmup_s,
-        max_time_s=d.max_time_s,
+        warmup_s=d.warmup_s * (WARMUP_SHARE if in_turns else 1.0),
+        max_time_s=d.max_time_s * (TIME_SHARE if in_turns else 1.0),
         steps=d.steps,
         timer=d.timer,
         l2=d.l2,
@@ -129,10 +143,16 @@ def measure(
     from gpuperf_analyzers.analysis import analyze
     from gpuperf_analyzers.trace import read_trace
     from pytest_gpuperf.recording import record
+    from pytest_gpuperf.recording.turns import turns
 
     make_trace_folder(request.folder)
+    in_turns = turns()
+    if in_turns is not None:
+        in_turns.enter()
     asked = perf_counter()
-    with device_lock([request.device]):
+    # Of two processes that take turns the first holds the device for both.
+    shared = in_turns is not None and not in_turns.first
+    with nullcontext() if shared else device_lock([request.device]):
         waited_s = perf_counter() - asked
         recorded = record(
             fn,
@@ -163,5 +183,8 @@ def measure(
         declaration=request.declaration,
         region_limits=regions,
         notes=waiting_notes(waited_s),
+        test=request.test,
+        stored_as=request.stored_as,
+        baselines=request.baselines,
     )
     return recorded.value, measurement

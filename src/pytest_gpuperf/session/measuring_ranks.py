@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, Literal
 
 from pytest_gpuperf.session.decided import samples_decide, trace_decides
@@ -32,11 +33,13 @@ def measure_ranks(
     """
     from gpuperf_analyzers.set_analysis import analyze_set
     from gpuperf_analyzers.trace import read_traces
+    from pytest_gpuperf.recording.turns import whole_turn
     from pytest_gpuperf.session.ddp import measure_ddp
 
     declaration = request.declaration
     make_trace_folder(request.folder)
-    with device_lock(_devices(request.device, world_size)):
+    devices = _devices(request.device, world_size)
+    with whole_turn() as shared, nullcontext() if shared else device_lock(devices):
         outcome = measure_ddp(
             make_step,
             world_size,
@@ -67,6 +70,9 @@ def measure_ranks(
             **request.region_limits,
         },
         notes=outcome.notes,
+        test=request.test,
+        stored_as=request.stored_as,
+        baselines=request.baselines,
     )
 
 

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
     from gpuperf_analyzers.config import Config
     from gpuperf_analyzers.metrics import Metric
+    from pytest_gpuperf.session.baseline import Baselines
 
 
 @dataclass(slots=True)
@@ -40,6 +41,10 @@ class Run:
         Traces of passing tests are kept too.
     records
         Results so far, in the order of reports.
+    make_baselines
+        Makes whoever keeps baselines, given how many regression limits the run judges.
+    regressions
+        How many these are, over all tests that were collected.
     """
 
     directory: Path
@@ -50,14 +55,23 @@ class Run:
     strict: bool = False
     keep_traces: bool = False
     records: list[dict[str, Any]] = field(default_factory=list)
+    make_baselines: Callable[[int], Baselines] | None = None
+    regressions: int = 0
     _hooks: pluggy.PluginManager | None = None
     _config: Config | None = None
     _metrics: Mapping[str, Metric] | None = None
+    _baselines: Baselines | None = None
 
     @property
     def traces(self) -> Path:
         """The folder of the traces."""
         return self.directory / "traces"
+
+    def baselines(self) -> Baselines | None:
+        """Whoever keeps baselines, made at the first measurement; None where nobody does."""
+        if self._baselines is None and self.make_baselines is not None:
+            self._baselines = self.make_baselines(self.regressions)
+        return self._baselines
 
     def hooks(self) -> pluggy.PluginManager:
         """The plugin manager of the hookspecs, made at the first call."""

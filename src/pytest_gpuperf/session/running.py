@@ -30,6 +30,7 @@ ITEM = pytest.StashKey[Gpuperf]()
 BODY = pytest.StashKey[bool]()
 """Set while the body of a test is its workload."""
 _RECORDS = pytest.StashKey[list[dict[str, Any]]]()
+_OBSERVED = pytest.StashKey[list[dict[str, Any]]]()
 _PROPERTY = "gpuperf."
 """What the names of our JUnit properties begin with."""
 
@@ -81,6 +82,7 @@ def judged_call(item: pytest.Item, run: Run) -> Generator[None, Any, Any]:
         item.stash[_RECORDS] = records
     if measured is None or own_failure:
         return outcome
+    item.stash[_OBSERVED] = [plain(m.observation) for m in measured.kept if m.observation]
     if not measured.kept and measured.declaration.marked:
         measured.kept.append(_unmeasured(item, measured))
         records[:] = _records(item, measured, run)
@@ -101,6 +103,13 @@ def finished(item: pytest.Item) -> list[dict[str, Any]]:
     others = [p for p in item.user_properties if not p[0].startswith(_PROPERTY)]
     item.user_properties[:] = [*others, *(p for record in records for p in _properties(record))]
     return records
+
+
+def observations(item: pytest.Item) -> list[dict[str, Any]]:
+    """What a baseline would keep of a test that ran to its end, once; judged red or not."""
+    kept: list[dict[str, Any]] = item.stash.get(_OBSERVED, [])
+    item.stash[_OBSERVED] = []
+    return kept
 
 
 def _body_is_workload(item: pytest.Item) -> TypeGuard[pytest.Function]:
