@@ -7,6 +7,7 @@ are imported where something is measured or shown.
 from __future__ import annotations
 
 import copy
+import os
 from collections.abc import Generator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -47,6 +48,8 @@ if TYPE_CHECKING:
     from pytest_gpuperf.session.mamf import Mamf
 
 RUN = pytest.StashKey[Run]()
+SIDE = "GPUPERF_SIDE"
+"""Set in a process that measures one side of a comparison of two revisions."""
 KEEPING = pytest.StashKey[Keeping]()
 
 MARKER = (
@@ -77,7 +80,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     def value(name: str, metavar: str, text: str, default: str = "") -> None:
         group.addoption(f"--gpuperf-{name}", metavar=metavar, default=None, help=text)
         if name not in DEFAULTED:
-            parser.addini(f"gpuperf_{name}", f"--gpuperf-{name}: {text}", default=default)
+            key = f"gpuperf_{name.replace('-', '_')}"
+            parser.addini(key, f"--gpuperf-{name}: {text}", default=default)
 
     flag("report", "show a table of all results, and keep a report and every trace")
     value(
@@ -108,6 +112,14 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         type="bool",
         default=False,
     )
+    group.addoption(
+        "--gpuperf-against", metavar="REV", default=None,
+        help="measure the git revision REV too, in pairs of processes, and judge max_regression "
+        "and exact by the difference",
+    )  # fmt: skip
+    value("pairs", "N", "most pairs of processes of --gpuperf-against (24)", "24")
+    value("against-env", "PYTHON", "the Python or environment folder that the revision runs on")
+    value("against-setup", "COMMAND", "run in the revision's checkout first, to build it")
     value("device", "DEVICE", "device to measure on: cpu, cuda or cuda:N")
     flag("strict", "let AMBIGUOUS, UNMEASURED, NO-BASELINE and INCOMPARABLE fail too")
     flag("disable", "run each workload once, unmeasured")
@@ -147,6 +159,11 @@ def pytest_configure(config: pytest.Config) -> None:
         keep_traces=report,
         make_baselines=keeping.baselines,
     )
+    if SIDE in os.environ:
+        from pytest_gpuperf.baselines.against.side import register
+
+        register(config, config.stash[RUN])
+    _against(config)
     # A worker of a parallel run sends its reports to the controller, which tells the results.
     if not hasattr(config, "workerinput"):
         results = Results(config, config.stash[RUN], keeping)
@@ -168,6 +185,22 @@ def pytest_load_initial_conftests(
         early_config.known_args_namespace = parser.parse_known_args(
             args, namespace=copy.copy(early_config.option)
         )
+
+
+def _against(config: pytest.Config) -> None:
+    """Have the run compared with a revision, where that is asked for.
+
+    Raises
+    ------
+    pytest.UsageError
+        It cannot be compared with one, or not beside what else is asked for.
+    """
+    revision = config.getoption("gpuperf_against")
+    if revision is None:
+        return
+    from pytest_gpuperf.against import against
+
+    config.pluginmanager.register(against(config, config.stash[RUN], revision), "gpuperf-against")
 
 
 def _keeping(config: pytest.Config, directory: Path) -> Keeping:

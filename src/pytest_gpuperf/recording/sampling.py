@@ -11,10 +11,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import repeat
 from math import inf
-from time import perf_counter
+from time import perf_counter, time_ns
 from typing import TYPE_CHECKING
 
 from pytest_gpuperf.recording.coordination import Coordinator, share_count
+from pytest_gpuperf.recording.turns import SLICES, Turns, turns
 
 if TYPE_CHECKING:
     from pytest_gpuperf.recording.options import Options
@@ -102,6 +103,15 @@ def _steady(rates: list[float]) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
+class Round:
+    """When a round of samples that followed each other was taken, in ns since the epoch."""
+
+    begin_ns: int
+    end_ns: int
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
 class Samples:
     """Every sample taken, in order, and why there are no more."""
 
@@ -111,6 +121,8 @@ class Samples:
     calls_per_sample: int
     host_bound: bool = False
     """Whether a timer that keeps the device's queue full found it empty when the host was done."""
+    rounds: tuple[Round, ...] = ()
+    """The rounds that the samples came in, in order; empty where they were not timed in rounds."""
 
 
 class Sampling:
@@ -149,9 +161,13 @@ class Sampling:
             self._calls = share_count(self._coordinator, wanted)
         # What the stop rule imports is imported before the clock runs.
         self._narrow([1.0] * self._options.min_samples)
-        samples: list[float] = []
-        begin = perf_counter()
         sample_s = max(call_us * self._calls, 1e-3) / 1e6
+        in_turns = turns() if self._coordinator.world_size == 1 else None
+        if in_turns is not None:
+            return self._slices(in_turns, sample_s)
+        samples: list[float] = []
+        rounds: list[Round] = []
+        begin = perf_counter()
         self._regions.timing = True
         try:
             while True:
@@ -161,15 +177,45 @@ class Sampling:
                 size = share_count(self._coordinator, wanted)
                 if not size:
                     return Samples(
-                        tuple(samples), self._shared_stop(stop), self._calls, self._host_bound()
-                    )
-                start = perf_counter()
+                        tuple(samples), self._shared_stop(stop), self._calls, self._host_bound(),
+                        tuple(rounds),
+                    )  # fmt: skip
+                start, start_ns = perf_counter(), time_ns()
                 taken = self._round(size, self._deadline(begin, len(samples)))
                 sample_s = (perf_counter() - start) / len(taken)
+                rounds.append(Round(start_ns, time_ns(), len(taken)))
                 samples += taken
                 gc.collect()
         finally:
             self._regions.timing = False
+
+    def _slices(self, in_turns: Turns, sample_s: float) -> Samples:
+        """Samples of a fixed time in slices, each in this process's turn.
+
+        The other process takes as many slices, so that both are at the same workload.
+        """
+        slice_s = self._options.max_time_s / SLICES
+        samples: list[float] = []
+        rounds: list[Round] = []
+        self._regions.timing = True
+        try:
+            for _ in range(SLICES):
+                in_turns.take()
+                start, start_ns = perf_counter(), time_ns()
+                left = max(1, self._options.max_samples - len(samples))
+                size = int(min(max(1.0, slice_s / sample_s), _ROUND_LIMIT, left))
+                taken = self._round(size, start + slice_s)
+                sample_s = (perf_counter() - start) / len(taken)
+                rounds.append(Round(start_ns, time_ns(), len(taken)))
+                samples += taken
+                gc.collect()
+                in_turns.give()
+        finally:
+            self._regions.timing = False
+        in_turns.take()
+        return Samples(
+            tuple(samples), "max_time", self._calls, self._host_bound(), tuple(rounds)
+        )
 
     def _host_bound(self) -> bool:
         """Whether the device was done as soon as the host had issued its work.
