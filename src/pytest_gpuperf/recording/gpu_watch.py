@@ -13,6 +13,7 @@ from pytest_gpuperf.recording.errors import import_torch
 from pytest_gpuperf.recording.telemetry.identity import device_uuids
 from pytest_gpuperf.recording.telemetry.sampler import TelemetrySampler
 from pytest_gpuperf.recording.telemetry.summary import Telemetry, joined, telemetry_of
+from pytest_gpuperf.recording.telemetry.throttled import throttled_samples
 from pytest_gpuperf.recording.telemetry.tracks import track_events
 
 if TYPE_CHECKING:
@@ -39,12 +40,15 @@ class Watched:
         NVML's summary, of the loop where there was one.
     absent_reason
         Why NVML told nothing, or nothing more; None where all went well.
+    throttled
+        Places of the samples that were taken while the clock was held down.
     """
 
     samples: Samples
     peak_bytes: int
     telemetry: Telemetry
     absent_reason: str | None
+    throttled: tuple[int, ...] = ()
 
 
 def watch(
@@ -68,12 +72,12 @@ def watch(
     with TelemetrySampler(uuids) as sampler:
         samples = run()
     peak_bytes = int(cuda.max_memory_allocated(device))
-    seen = telemetry_of(sampler)
+    seen, throttled = telemetry_of(sampler), throttled_samples(sampler.watched, samples.rounds)
     if loop is not None:
         with TelemetrySampler(uuids, dcgm=True) as sampler:
             calls = loop(min(samples.us))
         seen = joined(seen, telemetry_of(sampler, calls))
-    return Watched(samples, peak_bytes, seen, sampler.absent_reason)
+    return Watched(samples, peak_bytes, seen, sampler.absent_reason, throttled)
 
 
 def looped(

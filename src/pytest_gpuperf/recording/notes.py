@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from pytest_gpuperf.recording.errors import RecordingError
@@ -81,6 +81,13 @@ def thread_notes(watch: ThreadWatch) -> tuple[str, ...]:
     if not watch.worked:
         return ()
     return ("Python threads worked beside the workload: their ops are not in trace or FLOP",)
+
+
+def throttled_notes(throttled: Sequence[int], count: int) -> tuple[str, ...]:
+    """A note where some of the `count` samples were taken while the clock was held down."""
+    if not throttled:
+        return ()
+    return (f"{len(throttled)} of {count} samples were taken while the clock was held down",)
 
 
 def telemetry_notes(

@@ -213,9 +213,7 @@ class Sampling:
         finally:
             self._regions.timing = False
         in_turns.take()
-        return Samples(
-            tuple(samples), "max_time", self._calls, self._host_bound(), tuple(rounds)
-        )
+        return Samples(tuple(samples), "max_time", self._calls, self._host_bound(), tuple(rounds))
 
     def _host_bound(self) -> bool:
         """Whether the device was done as soon as the host had issued its work.

@@ -50,6 +50,7 @@ class TimedCalls:
             samples.stop,
             samples.calls_per_sample * self.calls,
             samples.host_bound,
+            samples.rounds,
         )
 
     def asking(self, decided: Decided | None) -> Decided | None:

@@ -13,8 +13,10 @@ from typing import Any
 import pytest
 
 from pytest_gpuperf.recording import Options, record
+from pytest_gpuperf.recording.clock_reasons import ClockReason
 from pytest_gpuperf.recording.sampling import Samples
 from pytest_gpuperf.recording.telemetry.sampler import TelemetrySampler
+from pytest_gpuperf.recording.telemetry.series import Series
 from pytest_gpuperf.recording.telemetry.summary import Telemetry
 
 torch = pytest.importorskip("torch")
@@ -85,6 +87,10 @@ def test_a_gpu_is_timed_by_events_with_its_allocators_peak_and_nvml_beside(
         def __init__(self, uuids: Sequence[str]) -> None:
             watched.append(tuple(uuids))
             super().__init__(())
+            # Heat held the clock down before the window, and no reading says that it ended.
+            self.watched.opening["reasons"] = float(ClockReason.SW_THERMAL_SLOWDOWN)
+            self.watched.series["reasons"] = Series()
+            self.watched.series["reasons"].add(1, float(ClockReason.SW_THERMAL_SLOWDOWN))
 
     seen = Telemetry({"sm_clock": {"value": 1980.0, "n": 9.0}}, {"sm_active": "not here"})
     monkeypatch.setattr("pytest_gpuperf.recording.gpu_watch.TelemetrySampler", Sampler)
@@ -108,6 +114,9 @@ def test_a_gpu_is_timed_by_events_with_its_allocators_peak_and_nvml_beside(
     assert block.telemetry_absent == {"sm_active": "not here"}
     assert watched[0] == ("GPU-1", "MIG-1")
     assert min(block.samples_us) >= 2000
+    count = len(block.samples_us)
+    assert block.throttled_samples == tuple(range(count))
+    assert f"{count} of {count} samples were taken while the clock was held down" in block.notes
     assert stand.log.count("event") == 2 * len(block.samples_us)
     # Peak statistics are of the samples alone: reset before the first event, read after the last.
     first = stand.log.index("event")
