@@ -14,7 +14,9 @@ from gpuperf_analyzers.declared_devices import DeclarationError
 
 COMMANDS = {
     "analyze": "the numbers of a trace, or of the traces of several ranks",
+    "buckets": "DDP's bucket size against step time and overlap, as a table and a plot",
     "check": "judge a trace by limits: exit 0 fine, 1 FAIL or INVALID, 2 unreadable",
+    "collectives": "time, algorithm and bus bandwidth of collectives over sizes",
     "compare": "two traces or sets, before and after: what explains the change, op by op",
     "mamf": "the maximum achievable matmul FLOPS of this device, searched and kept",
     "metrics": "every metric with unit and formula",
@@ -67,7 +69,7 @@ def _of(error: OSError) -> str:
 
 
 def _parser() -> argparse.ArgumentParser:
-    listed = "\n".join(f"  {name:<10} {does}" for name, does in COMMANDS.items())
+    listed = "\n".join(f"  {name:<11} {does}" for name, does in COMMANDS.items())
     parser = argparse.ArgumentParser(
         prog="gpuperf",
         description="Numbers and verdicts from torch.profiler traces.",

@@ -63,6 +63,16 @@ def device_lock(devices: Iterable[torch.device]) -> Iterator[None]:
         yield
 
 
+def rank_devices(device: torch.device, world_size: int) -> list[torch.device]:
+    """The devices that ranks of a measurement on `device` may run on."""
+    import torch
+
+    if device.type != "cuda":
+        return [device]
+    count = min(world_size, torch.cuda.device_count())
+    return [torch.device("cuda", index) for index in range(count)]
+
+
 def device_key(device: torch.device) -> str:
     """``cpu``, or the GPU's UUID: an index means another GPU under CUDA_VISIBLE_DEVICES."""
     if device.type != "cuda":
