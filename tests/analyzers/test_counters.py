@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import gzip
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from gpuperf_analyzers.analysis import analyze
 from gpuperf_analyzers.counters import counters_frame, kernel_counters
+from gpuperf_analyzers.trace.bounds import DEFAULT_BOUNDS
 from gpuperf_analyzers.trace.cache import read_cached
 from gpuperf_analyzers.trace.reader import read_trace
 from kineto import KinetoTrace
@@ -46,6 +48,22 @@ def test_a_trace_without_ranges_has_none(tmp_path: Path) -> None:
     trace = read_trace(t.write(tmp_path / "t.json"))
     assert kernel_counters(trace) == ()
     assert analyze(trace).to_json()["counters"] == []
+
+
+def test_damage_in_a_counter_names_its_byte(tmp_path: Path) -> None:
+    """0xFF is no UTF-8: the place is where it stands in the file."""
+    t = KinetoTrace()
+    t.event("gemm", RANGE, 0, 10, **{FFMA: 3, "note": "bad: ?"})
+    for i in range(200):
+        t.op("aten::mm", 20 + 2 * i, 1)
+    path = t.write(tmp_path / "t.json")
+    text = path.read_bytes()
+    at = text.index(b"bad: ?") + len(b"bad: ")
+    path.write_bytes(text.replace(b"bad: ?", b"bad: \xff"))
+    trace = read_trace(path, bounds=replace(DEFAULT_BOUNDS, block=4096))
+    assert kernel_counters(trace)[0].totals == {FFMA: 3.0}
+    (finding,) = [f for f in trace.findings if f.code == "repaired"]
+    assert finding.example == f"byte {at}: invalid UTF-8"
 
 
 def test_the_counters_of_a_real_trace_are_those_of_its_json(shared_traces: Path) -> None:

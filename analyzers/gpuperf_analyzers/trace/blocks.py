@@ -56,8 +56,9 @@ class EventList:
             if not final:
                 end, next_start = _boundary(chunk)
                 # One copy of the block: its text is not touched again where it decodes.
+                at = self._text.given - len(chunk) - len(pending)
                 if end > 0 and self._decode(
-                    b"".join((b"[", pending, memoryview(chunk)[:end], b"]"))
+                    b"".join((b"[", pending, memoryview(chunk)[:end], b"]")), at - 1
                 ):
                     pending = chunk[next_start:]
                     continue
@@ -80,8 +81,11 @@ class EventList:
             # Doubling, so that a long event is looked at twice on average.
             need = min(max(need, len(pending)), self._bounds.event)
 
-    def _decode(self, block: bytes) -> bool:
-        """Decode the list `block` into the columns; False where it is none of whole events."""
+    def _decode(self, block: bytes, at: int | None = None) -> bool:
+        """Decode the list `block` into the columns; False where it is none of whole events.
+
+        `at` is where it stands in the text, as far as known.
+        """
         columns = self._columns
         decoder = schema.exact_block_decoder if columns.exact else schema.block_decoder
         try:
@@ -94,17 +98,18 @@ class EventList:
             columns.exact = True
             columns.add(schema.exact_block_decoder.decode(block))
         if columns.has_ranges:
-            self._add_ranges(block)
+            self._add_ranges(block, at)
         return True
 
-    def _add_ranges(self, block: bytes) -> None:
+    def _add_ranges(self, block: bytes, at: int | None) -> None:
         """The counters of ranges, whose every argument is decoded: more text that may be bad."""
         columns = self._columns
         try:
             columns.add_ranges(block)
         except _DECODE_ERRORS:
             mended = mend(block)
-            self._damage.note("repaired", mended.reason, count=max(mended.count, 1))
+            place = None if at is None else at + max(mended.at, 0)
+            self._damage.note("repaired", mended.reason, at=place, count=max(mended.count, 1))
             with contextlib.suppress(*_DECODE_ERRORS):
                 columns.add_ranges(mended.text)
             columns.has_ranges = False
