@@ -39,6 +39,11 @@ def run(argv: Sequence[str]) -> int:
     snapshots = which_are_snapshots(args.paths)
     if snapshots or args.fit is not None:
         return _snapshots(parser, args, snapshots)
+    return _traces(args)
+
+
+def _traces(args: argparse.Namespace) -> int:
+    """Print the analysis of traces."""
     traces = read_inputs(args.paths, **reading(args))
     if traces is None:
         return USAGE

@@ -19,6 +19,8 @@ from pytest_gpuperf.cli.inputs import (
     whole_number,
 )
 from pytest_gpuperf.cli.json_output import print_json
+from pytest_gpuperf.cli.snapshots import compare as compare_snapshots
+from pytest_gpuperf.cli.snapshots import which_are_snapshots
 
 if TYPE_CHECKING:
     from gpuperf_analyzers.config import Config
@@ -40,7 +42,16 @@ class Side:
 
 def run(argv: Sequence[str]) -> int:
     """Print what changed: 0 fine, 1 FAIL or INVALID, 2 usage or unreadable input."""
-    args = _parser().parse_args(argv)
+    parser = _parser()
+    args = parser.parse_args(argv)
+    named = (args.before, args.after)
+    snapshots = which_are_snapshots(named)
+    if snapshots:
+        if len(snapshots) < len(named):
+            parser.error("an allocator snapshot compares with another one only")
+        if args.max_regression:
+            parser.error("--max-regression is of traces: snapshots have no steps")
+        return compare_snapshots(*named, top=args.top, as_json=args.json)
     manager = plugin_manager()
     metrics = load_metrics(manager)
     try:
@@ -87,7 +98,8 @@ def _parser() -> argparse.ArgumentParser:
         description="Two traces, or two folders of one trace a rank, before and after: what got "
         "slower, faster, new and gone, and how much each explains of the change in mean step "
         "time. Every moment of a step is one op's (the compute kernel that began first), exposed "
-        "communication's, exposed memory's or idle, so that the parts add up to the change.",
+        "communication's, exposed memory's or idle, so that the parts add up to the change. Two "
+        "allocator snapshots: which places have more live memory than before.",
     )
     for name in ("before", "after"):
         parser.add_argument(
