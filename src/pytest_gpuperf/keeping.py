@@ -5,8 +5,7 @@ Gathered where reports arrive, so that a parallel run's controller keeps what it
 
 from __future__ import annotations
 
-import gzip
-import json
+import contextlib
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -27,9 +26,6 @@ _OPTIONAL = {
     "--gpuperf-history": "",
 }
 """Options whose value is taken with ``=`` only, and what stands for none."""
-LAST_RUN = "last-run.json.gz"
-LAST_RUN_SCHEMA = 1
-# 1: first version.
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,20 +140,12 @@ def _observations(raw: Mapping[tuple[str, str], Mapping[str, Any]]) -> list[Obse
 
 def _last_run(kept: Kept, directory: Path) -> str:
     """Leave the measurements where ``gpuperf baseline update`` finds them; never an error."""
-    from pytest_gpuperf.baselines.files import write_whole
+    from pytest_gpuperf.baselines.last_run import write
 
-    if not kept:
-        return ""
-    document = {
-        "schema": LAST_RUN_SCHEMA,
-        "passed": list(kept.passed.values()),
-        "failed": list(kept.failed.values()),
-    }
-    try:
-        content = json.dumps(document, separators=(",", ":")).encode("ascii")
-        write_whole(directory / LAST_RUN, gzip.compress(content, compresslevel=3, mtime=0))
-    except OSError:
-        pass  # a folder that cannot be written to is nobody's failure here
+    if kept:
+        # A folder that cannot be written to is nobody's failure here.
+        with contextlib.suppress(OSError):
+            write(directory, list(kept.passed.values()), list(kept.failed.values()))
     return ""
 
 

@@ -15,9 +15,11 @@ from gpuperf_analyzers.declared_devices import DeclarationError
 COMMANDS = {
     "analyze": "the numbers of a trace, or of the traces of several ranks",
     "buckets": "DDP's bucket size against step time and overlap, as a table and a plot",
+    "baseline": "what earlier runs measured: list, show, prune, update, rename",
     "check": "judge a trace by limits: exit 0 fine, 1 FAIL or INVALID, 2 unreadable",
     "collectives": "time, algorithm and bus bandwidth of collectives over sizes",
     "compare": "two traces or sets, before and after: what explains the change, op by op",
+    "history": "each metric over the runs, where it changed, and in which commit",
     "mamf": "the maximum achievable matmul FLOPS of this device, searched and kept",
     "metrics": "every metric with unit and formula",
     "report": "one HTML page of a report, of two compared, or of traces",
