@@ -50,9 +50,12 @@ def test_a_cluster_gives_what_one_process_gives(cluster: Any, folder: Path) -> N
 
 def test_the_work_is_done_by_the_workers(cluster: Any, folder: Path) -> None:
     with distributed.Client(cluster) as client:
+        client.wait_for_workers(2, timeout=60)
         workers = set(client.run(os.getpid).values())
         found = map_ranks(folder, where, scheduler=client)
-        assert {r.result[1] for r in found.ranks} == workers
+        # Which of the two takes how many is the scheduler's affair.
+        assert {r.result[1] for r in found.ranks} <= workers
+        assert os.getpid() not in workers
         assert client.status == "running"  # a client that is handed in stays open
 
 
