@@ -6,7 +6,7 @@ parallel run and the command say the same. Standard library only.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from gpuperf_analyzers.display import harmless, show, show_apart, show_interval
@@ -50,7 +50,7 @@ def failure_text(record: Mapping[str, Any]) -> str:
         j for j in judged if j["verdict"] != "PASS"
     ]
     on_cpu = record.get("device_type") == "cpu"
-    lines = [limit_text(judgement, on_cpu=on_cpu) for judgement in short] or [
+    lines = [limit_text(judgement, on_cpu=on_cpu) for judgement in together(short)] or [
         _told(str(record.get("verdict") or ""), str(record.get("failure") or ""))
     ]
     lines += [harmless(line, 300) for line in record.get("explained") or ()]
@@ -60,6 +60,26 @@ def failure_text(record: Mapping[str, Any]) -> str:
     if short or record.get("traces"):
         lines.append(_next_text(short, record.get("traces") or ()))
     return "\n".join(lines)
+
+
+def together(judged: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """`judged` with those joined that could not be judged for one and the same reason.
+
+    Ten limits of a test without a baseline are one line, not ten.
+    """
+    made: dict[object, Mapping[str, Any]] = {}
+    for index, judgement in enumerate(judged):
+        same = (judgement["verdict"], judgement.get("reason"), judgement.get("at"))
+        key: object = same if judgement.get("limit") is None and judgement.get("reason") else index
+        first = made.get(key)
+        text = str(judgement.get("text") or judgement["metric"])
+        if first is None:
+            made[key] = judgement
+        else:
+            before = str(first.get("text") or first["metric"])
+            word = text.removeprefix("exact ") if "exact " in before else text
+            made[key] = {**first, "text": f"{before}, {word}"}
+    return list(made.values())
 
 
 def _told(verdict: str, reason: str) -> str:
@@ -78,7 +98,9 @@ def limit_text(judgement: Mapping[str, Any], *, on_cpu: bool = False) -> str:
     value, limit = judgement.get("value"), judgement.get("limit")
     if value is None or limit is None:
         why = f": {harmless(reason, 200)}" if reason else ""
-        return f"{judgement['verdict']} {harmless(judgement.get('text') or metric, 80)}{where}{why}"
+        return (
+            f"{judgement['verdict']} {harmless(judgement.get('text') or metric, 160)}{where}{why}"
+        )
     if judgement.get("direction") == "regression":
         return _regression_text(judgement, where)
     shown, required = show_apart(value, limit, unit)

@@ -17,6 +17,8 @@ from gpuperf_analyzers.quantities import QuantityError, parse_quantity, shown
 from gpuperf_analyzers.verdicts import Verdict, worst
 
 Direction = Literal["min", "max", "regression", "exact"]
+_COUNTED = ("count", "bytes", "FLOP")
+"""Units of what can be the same twice."""
 
 
 class LimitError(ValueError):
@@ -223,6 +225,12 @@ def _exact(written: object, metrics: Mapping[str, Metric]) -> list[Limit]:
     found = [_known_metric("exact", name, metrics) for name in written]
     if not found:
         raise LimitError("exact: an empty list declares no limit")
+    for metric in found:
+        if metric.unit not in _COUNTED or metric.source.startswith("NVML"):
+            raise LimitError(
+                f"exact: {metric.name} is sampled and never twice the same: "
+                f'max_regression={{"{metric.name}": "3%"}} holds it'
+            )
     return [Limit("exact", m.name, m.unit, "exact") for m in found]
 
 

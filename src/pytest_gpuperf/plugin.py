@@ -89,6 +89,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
     value("json", "PATH", "write the report as JSON to PATH")
     value("markdown", "PATH", "write the report as markdown to PATH")
+    value("gitlab", "PATH", "write what is not PASS to PATH, in GitLab's Code Quality format")
+    flag("github", "print what is not PASS as annotations of GitHub Actions")
     value("html", "PATH", "write the report as one HTML page to PATH")
     value("baselines", "DIR", f"where baselines are kept ({BASELINES_FOLDER})", BASELINES_FOLDER)
     group.addoption(

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 Record = Mapping[str, Any]
 
+_FORMATS = ("json", "markdown", "html", "gitlab")
 _WITH_REPORT = ("json", "html")
 """Formats that ``--gpuperf-report`` writes without being asked for each."""
 
@@ -58,11 +59,12 @@ class BuiltInReports:
 
     @hookimpl
     def gpuperf_reports(self) -> Sequence[Report]:
-        """``json``, ``markdown`` and ``html``."""
+        """``json``, ``markdown``, ``html`` and ``gitlab``."""
         return [
             Report("json", self._json),
             Report("markdown", self._markdown),
             Report("html", self._html),
+            Report("gitlab", self._gitlab),
         ]
 
     def _json(self, results: Sequence[Record], path: Path) -> None:
@@ -76,6 +78,11 @@ class BuiltInReports:
         from pytest_gpuperf.report import write_markdown
 
         write_markdown(results, path)
+
+    def _gitlab(self, results: Sequence[Record], path: Path) -> None:
+        from pytest_gpuperf.report import write_code_quality
+
+        write_code_quality(results, path, self._root)
 
     def _html(self, results: Sequence[Record], path: Path) -> None:
         from pytest_gpuperf.report import write_results_page
@@ -112,6 +119,9 @@ class Results:
         earlier = self._earlier_runs[report.nodeid]
         for record in records if earlier else ():
             record["notes"] = [*record["notes"], f"run {earlier + 1} of a test that failed before"]
+        for record in records:
+            path, line, _ = report.location
+            record["location"] = [path, None if line is None else line + 1]
         self._run.records += records
         self._kept.add(getattr(report, "gpuperf_observations", []), failed=report.failed)
 
@@ -122,7 +132,7 @@ class Results:
             return
         self._keep(session)
         report_wanted = bool(option(self._config, "report"))
-        asked = any(path_option(self._config, name) for name in ("json", "markdown", "html"))
+        asked = any(path_option(self._config, name) for name in _FORMATS)
         if not (self._run.records or asked):
             return
         for group in self._run.hooks().hook.gpuperf_reports():
@@ -163,6 +173,11 @@ class Results:
 
             table = bool(option(config, "report"))
             terminal_summary(self._run.records, terminalreporter, config, table=table)
+            if option(config, "github"):
+                from pytest_gpuperf.report import github_lines
+
+                for line in github_lines(self._run.records, config.rootpath):
+                    terminalreporter.write_line(line)
         # A report that is asked for and missing is said to the quietest of runs.
         for line in (*self._errors, *(self._lines if config.option.verbose >= 0 else ())):
             terminalreporter.write_line(line)

@@ -51,14 +51,17 @@ def read(path: Path) -> LastRun:
     """
     try:
         raw = json.loads(gzip.decompress(path.read_bytes()))
-        if raw.get("schema") != SCHEMA:
-            raise ValueError(f"of schema {raw.get('schema')!r}, this version reads {SCHEMA}")
-        passed, failed = (
-            tuple(Observation.from_json(each) for each in raw[side])
-            for side in ("passed", "failed")
-        )
+        return _last_run(raw)
     except FileNotFoundError:
         raise BaselineError(f"gpuperf: {path}: there is no last run: run pytest first") from None
     except (OSError, EOFError, ValueError, TypeError, KeyError, AttributeError) as error:
         raise BaselineError(f"gpuperf: {path} cannot be used ({error}): run pytest anew") from None
-    return LastRun(passed, failed)
+
+
+def _last_run(raw: Mapping[str, Any]) -> LastRun:
+    if raw.get("schema") != SCHEMA:
+        raise ValueError(f"of schema {raw.get('schema')!r}, this version reads {SCHEMA}")
+    return LastRun(
+        tuple(Observation.from_json(each) for each in raw["passed"]),
+        tuple(Observation.from_json(each) for each in raw["failed"]),
+    )

@@ -30,12 +30,13 @@ def run(argv: Sequence[str]) -> int:
     folder = Path(args.dir) if args.dir else found_above(_FOLDER)
     store = Store(folder or Path(_FOLDER))
     action: Callable[[argparse.Namespace, Store], int] = args.action
+    if args.action is not update and not store.folder.is_dir():
+        complain(
+            f"{store.folder}: no baselines are kept here: `pytest --gpuperf-save` keeps one, "
+            "--dir names another folder"
+        )
+        return USAGE
     try:
-        if args.action is not update and not store.folder.is_dir():
-            raise BaselineError(
-                f"gpuperf: {store.folder}: no baselines are kept here: `pytest --gpuperf-save` "
-                "keeps one, --dir names another folder"
-            )
         return action(args, store)
     except BaselineError as error:
         complain(str(error).removeprefix("gpuperf: "))

@@ -132,7 +132,7 @@ def _units() -> Any:
 
 
 def sparkline(values: Sequence[float], width: int = _WIDTH) -> str:
-    """The last `width` values as bars between their lowest and highest; flat where all are equal."""
+    """The last `width` values as bars from their lowest to their highest; flat where equal."""
     kept = values[-width:]
     low, high = min(kept), max(kept)
     if low == high:

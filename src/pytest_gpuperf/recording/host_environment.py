@@ -23,7 +23,8 @@ def environment(device: torch.device | None = None) -> dict[str, str]:
 
     Keys: ``python``, ``torch``, ``cuda``, ``hip``, ``cudnn``, ``driver``, ``device``,
     ``cpu_model``, ``cores`` (usable by this process), ``threads`` (torch's), ``platform``,
-    ``commit`` (with ``+dirty`` where tracked files differ from it).
+    ``commit`` (with ``+dirty`` where tracked files differ from it); of a GPU ``power_limit`` and
+    ``clocks``.
     """
     torch = import_torch()
     found: dict[str, Any] = {
@@ -40,6 +41,10 @@ def environment(device: torch.device | None = None) -> dict[str, str]:
     }
     if device is not None:
         found["device"] = device_title(device)
+        if device.type == "cuda":
+            from pytest_gpuperf.recording.telemetry.policy import policy_of
+
+            found |= policy_of(device)
         if device.type == "cuda" and torch.backends.cudnn.is_available():
             found["cudnn"] = torch.backends.cudnn.version()
     return {key: str(value) for key, value in found.items() if value}

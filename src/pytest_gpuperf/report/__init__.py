@@ -9,6 +9,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from pytest_gpuperf.report.annotations import github_lines, write_code_quality
     from pytest_gpuperf.report.html.sources import write_results_page
     from pytest_gpuperf.report.json_report import write_report
     from pytest_gpuperf.report.markdown import markdown_report, write_markdown
@@ -16,6 +17,8 @@ if TYPE_CHECKING:
     from pytest_gpuperf.report.terminal import terminal_summary
 
 _HOME = {
+    "github_lines": "annotations",
+    "write_code_quality": "annotations",
     "markdown_report": "markdown",
     "section_text": "section",
     "terminal_summary": "terminal",
@@ -25,9 +28,11 @@ _HOME = {
 }
 
 __all__ = [
+    "github_lines",
     "markdown_report",
     "section_text",
     "terminal_summary",
+    "write_code_quality",
     "write_markdown",
     "write_report",
     "write_results_page",

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from gpuperf_analyzers.display import harmless, number, show, show_interval
+from gpuperf_analyzers.failure_text import together
 from gpuperf_analyzers.metrics import BUILTIN
 
 Record = Mapping[str, Any]
@@ -108,7 +109,7 @@ def notes_of(record: Record) -> list[str]:
     """What a reader must know beside the numbers: soft verdicts, conditions, quality findings."""
     texts = [
         f"{j['verdict']}: {j.get('text') or j['metric']}: {j['reason']}"
-        for j in record.get("limits") or ()
+        for j in together(record.get("limits") or ())
         if j["verdict"] not in {"PASS", "FAIL"} and j.get("reason")
     ]
     texts.extend(str(note) for note in record.get("notes") or ())

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -14,24 +16,73 @@ _SPECIAL = str.maketrans(
 )
 
 
+MOST_CHARACTERS = 60_000
+"""Longest page: GitHub refuses a comment of more than 65,536 characters."""
+_STEP_SUMMARY = "GITHUB_STEP_SUMMARY"
+_TEXTS = 20
+"""Failure texts that a page has before it is too long for a comment."""
+
+
 def write_markdown(records: Sequence[Record], path: Path) -> Path:
-    """Write the page to `path`, whole or not at all, and return it."""
-    write_whole(path, markdown_report(records))
+    """Write the page to `path`, whole or not at all, and return it.
+
+    The step summary of GitHub Actions is added to: what earlier commands said in it stays.
+    """
+    page = markdown_report(records)
+    summary = os.environ.get(_STEP_SUMMARY)
+    if summary and path.resolve() == Path(summary).resolve() and path.is_file():
+        with path.open("a", encoding="utf-8") as out:
+            out.write(f"\n{page}")
+    else:
+        write_whole(path, page)
     return path
 
 
-def markdown_report(records: Sequence[Record]) -> str:
-    """The page: a row a result, numbered notes, and the failure text of each that is not PASS."""
-    results = results_table(records)
-    lines = ["# gpuperf", "", *_table(results), ""]
-    lines += [f"{index}. {_escaped(note)}" for index, note in enumerate(results.notes, 1)]
-    if results.notes:
-        lines.append("")
-    for record in records:
-        if record.get("verdict") not in {"PASS", None}:
-            lines += [f"## {record['verdict']}: {_escaped(test_name(record))}", ""]
-            lines += [f"    {line}" for line in failure_text(record).splitlines()]
+def markdown_report(records: Sequence[Record], *, most: int = MOST_CHARACTERS) -> str:
+    """The page: counts, a row a result, notes, and the failure text of each that is not PASS.
+
+    What is red comes first. Where it would be longer than `most` characters, results that passed
+    become a line, then failures a line each, then rows are left out, and that is said: a page
+    that no comment can hold is read by nobody.
+    """
+    ordered = sorted(records, key=lambda r: _ORDER.get(str(r.get("verdict")), len(_ORDER)))
+    worse = [r for r in ordered if r.get("verdict") not in {"PASS", None}]
+    for shown, texts in ((ordered, len(worse)), (worse, len(worse)), (worse, _TEXTS)):
+        page = _page(ordered, shown, texts)
+        if len(page) <= most:
+            return page
+    kept = len(worse)
+    while kept and len(page) > most:
+        kept //= 2
+        page = _page(ordered, worse[:kept], min(kept, _TEXTS))
+    return page
+
+
+_ORDER = {
+    v: i
+    for i, v in enumerate(
+        ("FAIL", "INVALID", "INCOMPARABLE", "NO-BASELINE", "AMBIGUOUS", "UNMEASURED", "PASS")
+    )
+}
+
+
+def _page(records: Sequence[Record], shown: Sequence[Record], texts: int) -> str:
+    found = Counter(str(r.get("verdict")) for r in records if r.get("verdict"))
+    counts = ", ".join(f"{found[v]} {v}" for v in _ORDER if found[v]) or "nothing judged"
+    lines = ["# gpuperf", "", _escaped(counts), ""]
+    if shown:
+        results = results_table(shown)
+        lines += [*_table(results), ""]
+        lines += [f"{index}. {_escaped(note)}" for index, note in enumerate(results.notes, 1)]
+        if results.notes:
             lines.append("")
+    if len(shown) < len(records):
+        lines += [f"{len(records) - len(shown)} more results are left out here.", ""]
+    worse = [r for r in shown if r.get("verdict") not in {"PASS", None}]
+    for record in worse[:texts]:
+        lines += [f"## {record['verdict']}: {_escaped(test_name(record))}", ""]
+        lines += [f"    {line}" for line in failure_text(record).splitlines()]
+        lines.append("")
     return "\n".join(lines)
 
 

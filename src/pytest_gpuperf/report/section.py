@@ -23,6 +23,7 @@ def section_text(record: Record) -> str:
         verdict = judgement["verdict"]
         said = limit_text(judgement, on_cpu=on_cpu(record)).removeprefix(f"{verdict} ")
         lines.append(f"  {verdict:<11} {said}")
+    lines += [f"  {harmless(line, 300)}" for line in record.get("explained") or ()]
     lines += _values(record)
     evidence = evidence_text(record.get("evidence") or {})
     if evidence:

@@ -10,7 +10,7 @@ from itertools import combinations
 from typing import TYPE_CHECKING
 
 from gpuperf_analyzers.display import harmless
-from gpuperf_analyzers.failure_text import limit_text
+from gpuperf_analyzers.failure_text import limit_text, together
 from pytest_gpuperf.report.columns import (
     EXPENDABLE,
     Record,
@@ -73,8 +73,9 @@ def soft_lines(records: Sequence[Record]) -> list[str]:
     return [
         f"gpuperf: {test_name(record)}: {limit_text(judgement, on_cpu=on_cpu(record))}"
         for record in soft(records)
-        for judgement in record.get("limits") or ()
-        if judgement["verdict"] == record["verdict"]
+        for judgement in together(
+            j for j in record.get("limits") or () if j["verdict"] == record["verdict"]
+        )
     ]
 
 

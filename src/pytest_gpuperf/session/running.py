@@ -224,11 +224,19 @@ def _tidy(
 
 
 def _properties(record: dict[str, Any]) -> list[tuple[str, object]]:
-    """The record as JUnit XML properties: the verdict, the limited values and the step time."""
+    """The record as JUnit XML properties: verdict, limited values, step time, changes.
+
+    ``gpuperf.step_time.change`` is the share by which it is worse than the baseline.
+    """
     prefix = f"{_PROPERTY}{record['name']}." if record["name"] else _PROPERTY
     properties: list[tuple[str, object]] = []
     if record["verdict"] is not None:
         properties.append((f"{prefix}verdict", record["verdict"]))
+    properties += [
+        (f"{prefix}{limit['metric']}.change", limit["value"])
+        for limit in record["limits"]
+        if limit["direction"] == "regression" and limit["value"] is not None
+    ]
     wanted = dict.fromkeys(["step_time", *(limit["metric"] for limit in record["limits"])])
     for metric in wanted:
         value = record["values"].get(metric, {})
