@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -15,21 +15,20 @@ from pytest_gpuperf.recording.busy_cpus import watch_others
 from pytest_gpuperf.recording.coordination import SOLO, Coordinator
 from pytest_gpuperf.recording.devices import device_title
 from pytest_gpuperf.recording.errors import RecordingError, import_torch
-from pytest_gpuperf.recording.flop_count import FlopCount, count_flops
+from pytest_gpuperf.recording.flops_of_call import with_flops
 from pytest_gpuperf.recording.gpu_watch import looped, watch
 from pytest_gpuperf.recording.inputs import input_notes
 from pytest_gpuperf.recording.kernel_time import take_kernel_samples
-from pytest_gpuperf.recording.mamf_cache import known_maxima
 from pytest_gpuperf.recording.memory import alive_bytes
 from pytest_gpuperf.recording.notes import (
     leftover_notes,
     sample_notes,
     telemetry_notes,
-    thread_notes,
     throttled_notes,
     value_notes,
 )
 from pytest_gpuperf.recording.options import Options
+from pytest_gpuperf.recording.paired import Beside, paired_sampling, refuse_timer
 from pytest_gpuperf.recording.passes import Enough, Passes
 from pytest_gpuperf.recording.profiler_conflicts import (
     further_profilers_refused,
@@ -39,12 +38,10 @@ from pytest_gpuperf.recording.quiet import garbage_collection_off, observers
 from pytest_gpuperf.recording.regions import RegionLog, activate
 from pytest_gpuperf.recording.sampling import Samples, Sampling, Warmup, Workload, warm_up
 from pytest_gpuperf.recording.telemetry.summary import Telemetry
-from pytest_gpuperf.recording.tf32 import tf32_policy
 from pytest_gpuperf.recording.timed_calls import timed_calls
 from pytest_gpuperf.recording.timers import Timer, make_timer
 from pytest_gpuperf.recording.torch_counts import TorchCounts, counting
 from pytest_gpuperf.recording.turns import turns
-from pytest_gpuperf.recording.worker_threads import watch_threads
 
 if TYPE_CHECKING:
     import torch
@@ -86,6 +83,7 @@ def record(
     name: str = "",
     setup: Callable[[], object] | None = None,
     teardown: Callable[[], object] | None = None,
+    beside: Beside | None = None,
     coordinator: Coordinator = SOLO,
     decided: Decided | None = None,
     enough: Enough | None = None,
@@ -108,6 +106,8 @@ def record(
         Name of the measurement.
     setup, teardown
         Called before and after every call of `step`, outside the timed part.
+    beside
+        Another workload, timed in turn with `step`; it is neither profiled nor counted.
     coordinator
         The other ranks that run the same workload; every one of them records at the same time.
     decided
@@ -132,6 +132,8 @@ def record(
     refuse_active_profiler()
     workload = Workload(step, setup, teardown)
     timer = make_timer(options.timer, device)
+    if beside is not None:
+        refuse_timer(timer)
     regions = RegionLog(timer)
     block = LiveBlock(name=name, device=device_title(device), device_type=device.type)
     with _device_context(device), _reporting_to(regions):
@@ -141,11 +143,11 @@ def record(
             at_first = counted()
             notes = (*value_notes(value), *input_notes(step, device), *observers())
             block = _with_declared(block, timer, options)
-            block = _with_flops(block, workload, device, options, coordinator, config)
+            block = with_flops(block, workload, device, options, coordinator, config)
             ask = None if decided is None else partial(_ask, decided, block)
             # The call that counts FLOP runs under a mode that torch.compile compiles anew for.
             counted = counting(device)
-            timed = _timed(workload, device, timer, options, coordinator, regions, ask)
+            timed = _timed(workload, device, timer, options, coordinator, regions, ask, beside)
             block = _with_times(block, timed, regions, at_first, counted())
         if timer.name == "kernel":
             call_us = min(block.samples_us)
@@ -162,8 +164,13 @@ def record(
     return Recorded(value, block, path, regions.limits)
 
 
-def _ask(decided: Decided, block: LiveBlock, samples_us: tuple[float, ...]) -> bool:
-    return decided(samples_us, block)
+def _ask(
+    decided: Decided,
+    block: LiveBlock,
+    samples_us: tuple[float, ...],
+    beside_us: tuple[float, ...] = (),
+) -> bool:
+    return decided(samples_us, replace(block, beside_us=beside_us))
 
 
 def _device_context(device: torch.device) -> Any:
@@ -217,7 +224,8 @@ def _timed(
     options: Options,
     coordinator: Coordinator,
     regions: RegionLog,
-    decided: Callable[[tuple[float, ...]], bool] | None,
+    decided: Callable[..., bool] | None,
+    beside: Beside | None = None,
 ) -> _Timed:
     """Warm up and sample, with NVML watching a GPU."""
     peak: int | None = None
@@ -237,7 +245,13 @@ def _timed(
         warmup = warm_up(workload, timer, options.warmup_s, coordinator)
         called = timed_calls(workload, device, timer, options, warmup.call_us, coordinator)
         ask = called.asking(decided)
-        sampling = Sampling(called.workload, timer, options, coordinator, regions, ask)
+        sampling = (
+            Sampling(called.workload, timer, options, coordinator, regions, ask)
+            if beside is None
+            else paired_sampling(
+                called.workload, beside, device, timer, options, coordinator, regions, decided
+            )
+        )
         held = alive_bytes(device)
         if device.type != "cuda":
             samples = take()
@@ -276,6 +290,7 @@ def _with_times(
     return replace(
         block,
         samples_us=timed.samples.us,
+        beside_us=timed.samples.beside_us,
         throttled_samples=timed.throttled,
         stop=timed.samples.stop,
         warmup_us=timed.warmup.elapsed_us,
@@ -288,76 +303,3 @@ def _with_times(
         torch_counts_later=later.known(),
         regions={name: tuple(us) for name, us in regions.samples_us.items()},
     )
-
-
-def _with_flops(
-    block: LiveBlock,
-    workload: Workload,
-    device: torch.device,
-    options: Options,
-    coordinator: Coordinator,
-    config: Config | None,
-) -> LiveBlock:
-    """`block` with the FLOP of one more, untimed call, and on a CPU the peak to hold them to."""
-    tf32 = tf32_policy(device)
-    if workload.setup is not None:
-        workload.setup()
-    with watch_threads() as watch:
-        counted = count_flops(workload.step, tf32=tf32, config=config)
-    if workload.teardown is not None:
-        workload.teardown()
-    flops = declared_over_counted(options, counted)
-    measured = options.measure_peak and device.type == "cpu"
-    peaks, peak_notes = _cpu_peaks(flops.by_dtype, coordinator) if measured else ({}, ())
-    maxima, found_at = known_maxima(device, flops.by_dtype)
-    return replace(
-        block,
-        flops=flops.flops,
-        flops_by_dtype=flops.by_dtype,
-        flops_by_op=counted.by_op,
-        flops_source=flops.source,
-        tf32=tf32.matmul if device.type == "cuda" else None,
-        peak_tflops=peaks,
-        mamf_tflops=maxima,
-        mamf_source=found_at,
-        notes=(*thread_notes(watch), *peak_notes),
-    )
-
-
-def _cpu_peaks(
-    dtypes: Iterable[str], coordinator: Coordinator
-) -> tuple[dict[str, float], tuple[str, ...]]:
-    """The measured peaks of those of `dtypes` that have one, and why others have none.
-
-    The ranks take turns: one measures with the threads that each of them has, while the others
-    leave it the machine, and they read what it found. A machine too busy for the first is not
-    tried again by each of the others.
-    """
-    from pytest_gpuperf.recording.cpu_peak import Search, measured_cpu_peak
-
-    peaks: dict[str, float] = {}
-    notes: list[str] = []
-    search: Search = "better"
-    for turn in range(coordinator.world_size):
-        for dtype in dtypes if turn == coordinator.rank else ():
-            try:
-                peaks[dtype] = measured_cpu_peak(dtype, search=search)
-            except RecordingError as error:  # noqa: PERF203 - each dtype stands on its own
-                notes.append(str(error))
-        if turn == 0:
-            search = "missing" if coordinator.agree(not notes) else "never"
-        coordinator.barrier()
-    return peaks, tuple(notes)
-
-
-def declared_over_counted(options: Options, counted: FlopCount) -> FlopCount:
-    """The FLOP to judge by: declared ones stand over counted ones.
-
-    Declared FLOP are of the dtype declared with them, else of the only dtype counted, else of
-    none that is known.
-    """
-    if options.flops is None:
-        return counted
-    flops = round(options.flops)
-    dtype = options.dtype or (next(iter(counted.by_dtype)) if len(counted.by_dtype) == 1 else None)
-    return FlopCount(flops, {dtype: flops} if dtype else {}, "declared")

@@ -123,6 +123,8 @@ class Samples:
     """Whether a timer that keeps the device's queue full found it empty when the host was done."""
     rounds: tuple[Round, ...] = ()
     """The rounds that the samples came in, in order; empty where they were not timed in rounds."""
+    beside_us: tuple[float, ...] = ()
+    """Times of another workload, one for each of ``us``, where one was timed in turn with it."""
 
 
 class Sampling:

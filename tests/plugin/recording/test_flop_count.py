@@ -11,8 +11,8 @@ from gpuperf_analyzers.config import Config
 from gpuperf_analyzers.hookspecs import FlopFormula
 from pytest_gpuperf.recording import tf32
 from pytest_gpuperf.recording.flop_count import FlopCount, count_flops, dtype_name
+from pytest_gpuperf.recording.flops_of_call import declared_over_counted
 from pytest_gpuperf.recording.options import Options
-from pytest_gpuperf.recording.recorder import declared_over_counted
 from pytest_gpuperf.recording.tf32 import Tf32
 
 torch = pytest.importorskip("torch")

@@ -489,7 +489,7 @@ def test_profiling_again_ends_when_it_has_taken_the_time(
 def test_ranks_take_turns_at_the_peak_and_a_busy_machine_is_searched_once(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    from pytest_gpuperf.recording import cpu_peak, recorder
+    from pytest_gpuperf.recording import cpu_peak, flops_of_call
 
     class Second:
         """Rank 1 of 2, where rank 0 found nothing."""
@@ -513,7 +513,7 @@ def test_ranks_take_turns_at_the_peak_and_a_busy_machine_is_searched_once(
         raise RecordingError("busy")
 
     monkeypatch.setattr(cpu_peak, "measured_cpu_peak", asked)
-    assert recorder._cpu_peaks(["fp32"], second) == ({}, ("busy",))
+    assert flops_of_call._cpu_peaks(["fp32"], second) == ({}, ("busy",))
     assert turns == [("fp32", "never", 1)]
     assert second.barriers == 2
 
