@@ -9,8 +9,15 @@ from gpuperf_analyzers.config import Config
 from gpuperf_analyzers.set_analysis import SetAnalysis
 from gpuperf_analyzers.trace.model import TraceSet
 from pytest_gpuperf.report.html.blocks import Section
+from pytest_gpuperf.report.html.sections.collectives import collectives_section
+from pytest_gpuperf.report.html.sections.memory import memory_section
+from pytest_gpuperf.report.html.sections.ops import ops_section
+from pytest_gpuperf.report.html.sections.ranks import ranks_section
+from pytest_gpuperf.report.html.sections.roofline import roofline_section
 from pytest_gpuperf.report.html.sections.split import split_section
 from pytest_gpuperf.report.html.sections.summary import summary_section
+from pytest_gpuperf.report.html.sections.telemetry import telemetry_section
+from pytest_gpuperf.report.html.sections.timeline import timeline_section
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +32,13 @@ class Analysed:
 MAKERS: tuple[Callable[[Analysed], Section | None], ...] = (
     lambda a: summary_section(a.found),
     lambda a: split_section(a.found),
+    lambda a: ranks_section(a.found),
+    lambda a: timeline_section(a.traces, a.found, a.config),
+    lambda a: ops_section(a.found),
+    lambda a: roofline_section(a.found, a.config),
+    lambda a: collectives_section(a.found),
+    lambda a: memory_section(a.found),
+    lambda a: telemetry_section(a.traces, a.found),
 )
 """Each gives a section, or None where the traces have nothing of its kind."""
 

@@ -69,6 +69,8 @@ class Drawing:
     data: Table
     legend: tuple[tuple[str, str], ...] = ()
     metric: str = ""
+    half: bool = False
+    """Whether two stand beside each other where there is room."""
 
 
 @dataclass(frozen=True, slots=True)

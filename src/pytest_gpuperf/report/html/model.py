@@ -72,9 +72,10 @@ def _overview(records: Sequence[Record], anchors: Sequence[str]) -> tuple[Table 
 
 
 def _subject(record: Record, anchor: str, analyzed: Analyzed) -> Subject:
-    own = (limits_section(record), samples_section(record))
+    summary, *parts_of_trace = [*analyzed(record), None]
+    own = (summary, limits_section(record), samples_section(record), *parts_of_trace)
     values = values_section(record.get("values") or {})
-    sections = [s for s in own if s is not None] + list(analyzed(record))
+    sections = [s for s in own if s is not None]
     parts = [words(record.get("device") or "", 80)]
     if (record.get("world_size") or 1) > 1:
         parts.append(f"{record['world_size']} ranks")

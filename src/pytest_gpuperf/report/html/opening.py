@@ -7,8 +7,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from pytest_gpuperf.report.html.comparing import comparison_page
 from pytest_gpuperf.report.html.page import Page
-from pytest_gpuperf.report.html.sources import page_of_document, page_of_traces
+from pytest_gpuperf.report.html.sources import TraceFiles, page_of_document, page_of_traces
 from pytest_gpuperf.report.json_report import SCHEMA
 
 if TYPE_CHECKING:
@@ -39,9 +40,15 @@ def page_of_files(paths: Sequence[str]) -> Page:
     for path, found in documents.items():
         if found is None:
             raise InputError(f"{path}: is no report; name traces alone, or reports alone")
-    [(path, found), *_] = documents.items()
-    assert found is not None  # noqa: S101 - looked through above
-    return page_of_document(found, config, _folder(path))
+    reports = [(path, found) for path, found in documents.items() if found is not None]
+    if len(reports) > 2:
+        raise InputError(f"{len(reports)} reports: one makes a page, two are compared")
+    if len(reports) == 2:
+        (old, before), (new, after) = reports
+        files = TraceFiles(_folder(old)), TraceFiles(_folder(new))
+        return comparison_page(before, after, files, (old, new), config)
+    [(path, document_)] = reports
+    return page_of_document(document_, config, _folder(path))
 
 
 def document(path: str) -> Mapping[str, Any] | None:

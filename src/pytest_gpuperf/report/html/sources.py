@@ -18,42 +18,37 @@ if TYPE_CHECKING:
     from gpuperf_analyzers.trace.model import TraceSet
 
 
-class TraceSections:
-    """The sections that the traces of a record give, each trace read when it is asked for.
+class TraceFiles:
+    """Finds and reads the traces of records.
 
     Parameters
     ----------
-    config
-        The resolved hookspecs.
     folder
         Where traces are looked for that are not at the path that the record has: a report that
-        was moved with its traces keeps them.
+        was moved together with its traces keeps them.
     """
 
-    def __init__(self, config: Config, folder: Path | None = None) -> None:
-        self._config = config
+    def __init__(self, folder: Path | None = None) -> None:
         self._folder = folder
 
-    def __call__(self, record: Record) -> Sequence[Section]:
-        """Every section of the record's traces; one that says why where there are none."""
-        from pytest_gpuperf.report.html.analysed import analysis_sections
+    def read(self, record: Record) -> TraceSet:
+        """The traces of `record`.
 
-        paths = [self._found(str(path)) for path in record.get("traces") or ()]
-        there = [path for path in paths if path is not None]
-        if not paths:
-            return ()
-        if not there:
-            return (_absent(f"the trace {record['traces'][0]} is not there any more"),)
-        from gpuperf_analyzers.set_analysis import analyze_set
+        Raises
+        ------
+        TraceError
+            They are gone, or none of them can be read.
+        """
         from gpuperf_analyzers.trace import TraceError, read_traces
 
-        try:
-            traces = read_traces([str(path) for path in there])
-        except TraceError as error:
-            return (_absent(str(error)),)
+        written = [str(path) for path in record.get("traces") or ()]
+        there = [str(path) for path in map(self._found, written) if path is not None]
+        if not there:
+            raise TraceError(f"the trace {written[0]} is not there any more")
+        traces = read_traces(there)
         if not traces.traces:
-            return (_absent("; ".join(traces.failed.values())),)
-        return analysis_sections(traces, analyze_set(traces, self._config), self._config)
+            raise TraceError("; ".join(traces.failed.values()))
+        return traces
 
     def _found(self, written: str) -> Path | None:
         path = Path(written)
@@ -68,10 +63,27 @@ class TraceSections:
                 yield self._folder.joinpath(*path.parts[last:])
 
 
-def _absent(reason: str) -> Section:
-    return Section(
-        "Trace", (Text((f"No part of the trace is shown: {words(reason, 500)}",), "note"),)
-    )
+class TraceSections:
+    """The sections that the traces of a record give, each trace read when it is asked for."""
+
+    def __init__(self, config: Config, files: TraceFiles) -> None:
+        self._config = config
+        self._files = files
+
+    def __call__(self, record: Record) -> Sequence[Section]:
+        """Every section of the record's traces; one that says why where there are none."""
+        from gpuperf_analyzers.set_analysis import analyze_set
+        from gpuperf_analyzers.trace import TraceError
+        from pytest_gpuperf.report.html.analysed import analysis_sections
+
+        if not record.get("traces"):
+            return ()
+        try:
+            traces = self._files.read(record)
+        except TraceError as error:
+            said = f"No part of the trace is shown: {words(error, 500)}"
+            return (Section("Trace", (Text((said,), "note"),)),)
+        return analysis_sections(traces, analyze_set(traces, self._config), self._config)
 
 
 def write_results_page(
@@ -95,7 +107,7 @@ def write_results_page(
 
 def page_of_document(document: Mapping[str, Any], config: Config, folder: Path | None) -> Page:
     """The page of the content of a ``report.json`` in `folder`."""
-    return results_page(document, TraceSections(config, folder), "gpuperf report")
+    return results_page(document, TraceSections(config, TraceFiles(folder)), "gpuperf report")
 
 
 def page_of_traces(traces: TraceSet, found: SetAnalysis, config: Config) -> Page:

@@ -32,6 +32,9 @@ def limits_section(record: Record) -> Section:
         blocks.append(Table("Limits", COLUMNS, rows))
     else:
         blocks.append(Text(("No limit was declared: measured, not judged.",), "note"))
+    explained = tuple(words(line, 300) for line in record.get("explained") or ())
+    if explained:
+        blocks.append(Text(("Since the baseline:", *explained)))
     notes = notes_of(record)
     if notes:
         blocks.append(Text(tuple(notes), "note"))
@@ -51,9 +54,10 @@ def limit_row(judgement: Mapping[str, Any]) -> tuple[Cell, ...]:
     sign = "≥" if judgement.get("direction") == "min" else "≤"
     reason = str(judgement.get("reason") or "")
     at = str(judgement.get("at") or "")
+    metric = words(judgement.get("metric"), 60)
     return (
         verdict_cell(judgement.get("verdict")),
-        Cell(words(judgement.get("metric"), 60), words(judgement.get("metric"), 60), words(at, 60)),
+        Cell(metric, metric, words(at, 60), kind=f"metric {metric}"),
         Cell(shown, value),
         Cell(between, None if not interval else interval[1] - interval[0]),
         Cell(

@@ -2,13 +2,17 @@
 const DRAWN = new Map();
 const COLOURS = ["--c1", "--c2", "--c3", "--c4", "--c5", "--c6", "--c7", "--c8"];
 
-async function seriesOf(spec) {
+/* The columns of a plot: as they are stored, or in the units of its axes. */
+async function seriesOf(spec, shown) {
+  const fx = shown && spec.x.factor || 1, fy = shown && spec.y.factor || 1;
   const y = await Promise.all(spec.series.map(s => unpack(s.values)));
-  const x = Array.from(await unpack(spec.x.values));
-  return [x, ...y.map(values => Array.from(values, v => (v === -1 && spec.gaps ? null : v)))];
+  const x = Array.from(await unpack(spec.x.values), v => v / fx);
+  return [x, ...y.map(values => Array.from(values, v => (v === -1 && spec.gaps ? null : v / fy)))];
 }
 
-function marksOf(spec) { return (spec.marks || []).concat([]); }
+function marksOf(spec) {
+  return (spec.marks || []).map(m => ({ ...m, at: m.at / ((m.axis === "x" ? spec.x.factor : spec.y.factor) || 1) }));
+}
 
 function drawMarks(u, spec) {
   const { ctx } = u, { left, top, width, height } = u.bbox;
@@ -17,14 +21,10 @@ function drawMarks(u, spec) {
   ctx.rect(left, top, width, height);
   ctx.clip();
   if (spec.band) {
-    const high = u.valToPos(spec.band.high, "y", true), low = u.valToPos(spec.band.low, "y", true);
+    const f = spec.y.factor || 1;
+    const high = u.valToPos(spec.band.high / f, "y", true), low = u.valToPos(spec.band.low / f, "y", true);
     ctx.fillStyle = css("--band");
     ctx.fillRect(left, high, width, Math.max(low - high, 1));
-  }
-  for (const at of spec.spans || []) {
-    const a = u.valToPos(at.from, "x", true), b = u.valToPos(at.to, "x", true);
-    ctx.fillStyle = css("--band");
-    ctx.fillRect(a, top, Math.max(b - a, 1), height);
   }
   const dash = { limit: [8, 4], median: [], baseline: [2, 3], peak: [4, 2] };
   for (const mark of marksOf(spec)) {
@@ -44,16 +44,15 @@ function drawMarks(u, spec) {
   ctx.restore();
 }
 
-function pathsOf(style) {
-  if (style === "points") return { paths: () => null, points: { show: true, size: 5 } };
+function pathsOf(style, fill) {
+  if (style === "points") return { paths: () => null, points: { show: true, size: 5, fill } };
   if (style === "step") return { paths: uPlot.paths.stepped({ align: 1 }), points: { show: false } };
   return { points: { show: style === "line+points" } };
 }
 
 function optionsOf(spec, width) {
   const axis = { stroke: () => css("--ink"), grid: { stroke: () => css("--line"), width: 1 }, ticks: { stroke: () => css("--line") }, font: "12px system-ui, sans-serif", labelFont: "12px system-ui, sans-serif" };
-  const shown = factor => v => v === null || v === undefined ? "–" : short(v / (factor || 1), 5);
-  const fx = spec.x.factor || 1, fy = spec.y.factor || 1;
+  const shown = v => v === null || v === undefined ? "–" : short(v, 5);
   const marked = marksOf(spec).filter(m => m.axis !== "x").map(m => m.at);
   return {
     width, height: spec.height || 220,
@@ -68,15 +67,15 @@ function optionsOf(spec, width) {
       } },
     },
     axes: [
-      { ...axis, label: spec.x.label, labelSize: 18, size: 34, values: (u, splits) => splits.map(shown(fx)) },
-      { ...axis, label: spec.y.label, labelSize: 18, size: 58, values: (u, splits) => splits.map(shown(fy)) },
+      { ...axis, label: spec.x.label, labelSize: 18, size: 34, values: (u, splits) => splits.map(shown) },
+      { ...axis, label: spec.y.label, labelSize: 18, size: 58, values: (u, splits) => splits.map(shown) },
     ],
     series: [
-      { label: spec.x.label, value: (u, v) => shown(fx)(v) },
+      { label: spec.x.label, value: (u, v) => shown(v) },
       ...spec.series.map((s, i) => ({
         label: s.label, stroke: () => css(COLOURS[i % 8]), width: 1.5, dash: i > 3 ? [6, 3] : i > 1 ? [2, 2] : undefined,
         fill: s.style === "area" ? () => css(COLOURS[i % 8]) + "33" : undefined,
-        value: (u, v) => shown(fy)(v), spanGaps: false, ...pathsOf(s.style),
+        value: (u, v) => shown(v), spanGaps: false, ...pathsOf(s.style, () => css(COLOURS[i % 8])),
       })),
     ],
     cursor: { sync: spec.sync ? { key: spec.sync } : undefined, drag: { x: true, y: false } },
@@ -104,7 +103,7 @@ function viewOf(u) {
 
 async function drawSeries(figure, spec) {
   const room = figure.querySelector(".canvas");
-  const data = await seriesOf(spec);
+  const data = await seriesOf(spec, true);
   const u = new uPlot(optionsOf(spec, Math.max(room.clientWidth, 260)), data, room);
   return viewOf(u);
 }
@@ -156,8 +155,8 @@ function controls(figure, view) {
 async function plotCsv(figure) {
   const spec = DATA.plots[figure.dataset.plot];
   if (spec.kind === "timeline") return timelineCsv(spec);
-  const columns = await seriesOf(spec);
-  const head = [`${spec.x.label}${spec.x.unit ? ` (${spec.x.unit})` : ""}`, ...spec.series.map(s => s.label + (spec.y.unit ? ` (${spec.y.unit})` : ""))];
+  const columns = await seriesOf(spec, false);
+  const head = [spec.x.label.split(",")[0] + (spec.x.unit ? ` (${spec.x.unit})` : ""), ...spec.series.map(s => s.label + (spec.y.unit ? ` (${spec.y.unit})` : ""))];
   return csv([head, ...columns[0].map((_, i) => columns.map(c => c[i]))]);
 }
 
