@@ -11,7 +11,7 @@ from gpuperf_analyzers.hookspecs import Peak
 
 DTYPES = ("fp64", "fp32", "tf32", "fp16", "bf16", "fp8", "int8", "fp4")
 ACCUMULATORS = ("fp16", "fp32")
-_NUMBERS = ("memory_gb_s", "link_gb_s", "l2_mib")
+_NUMBERS = ("memory_gb_s", "link_gb_s", "l2_mib", "capacity_gb")
 _TEXTS = ("source", "checked")
 _KEYS = ("names", "tflops", "sms", "details", *_NUMBERS, *_TEXTS)
 

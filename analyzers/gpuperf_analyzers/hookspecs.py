@@ -68,7 +68,8 @@ class Peak:
     stand; ``checked`` on which date they were compared with it, "" where they were not.
     ``memory_gb_s`` is the memory's
     bandwidth, ``link_gb_s`` that of all links to peers in both directions, in 1e9 bytes/s;
-    ``sms`` counts multiprocessors (compute units), ``l2_mib`` is the size of the L2 cache.
+    ``sms`` counts multiprocessors (compute units), ``l2_mib`` is the size of the L2 cache,
+    ``capacity_gb`` the memory as sold, in 1e9 bytes.
     """
 
     names: tuple[str, ...]
@@ -80,6 +81,7 @@ class Peak:
     checked: str = ""
     details: Mapping[str, float] = field(default_factory=dict)
     l2_mib: float | None = None
+    capacity_gb: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
