@@ -152,6 +152,40 @@ def one_rank(check: Check) -> dict[str, Any]:
     return {"backend": backend, "step_us": median(block)}
 
 
+def mamf(check: Check) -> dict[str, Any]:
+    """The quick search for the maximum matmul FLOPS in bf16 and fp8; four shapes elsewhere."""
+    from gpuperf_analyzers.registry import load_config
+    from pytest_gpuperf.mamf.ranges import make_grid, preset
+    from pytest_gpuperf.mamf.result import to_json
+    from pytest_gpuperf.mamf.run import Options as Searched
+    from pytest_gpuperf.mamf.run import find_maximum
+    from pytest_gpuperf.mamf.search import Effort
+    from pytest_gpuperf.mamf.writing import write_json
+
+    on_gpu = check.device.type == "cuda"
+    if not on_gpu:
+        check.missing["mamf bf16, fp8"] = "needs a CUDA GPU: four small shapes ran in fp32 instead"
+    small = make_grid((64, 128), (64,), (64, 128))
+    grid = preset("quick", on_cpu=False) if on_gpu and not check.quick else small
+    found: dict[str, Any] = {}
+    for dtype in ("bf16", "fp8") if on_gpu else ("fp32",):
+        options = Searched(
+            dtype, grid, check.out / f"mamf-{dtype}.journal.jsonl", shape_s=0.25, max_time_s=25.0,
+            effort=Effort(2, 4) if check.quick else Effort(),
+        )  # fmt: skip
+        try:
+            outcome = find_maximum(options, check.device, load_config().peaks)
+        except RecordingError as error:
+            check.missing[f"mamf {dtype}"] = str(error)
+            continue
+        document = to_json(outcome)
+        write_json(check.out / f"mamf-{dtype}.json", document)
+        options.journal.unlink()
+        found[dtype] = {"best": document["best"], "efficiency": document["efficiency"],
+                        "effort": document["effort"], "stopped": outcome.stopped}  # fmt: skip
+    return found
+
+
 def example(check: Check) -> dict[str, Any]:
     """The example project's tests, with their limits for GPUs where there is one."""
     if not EXAMPLE.is_dir():
@@ -176,6 +210,7 @@ PARTS: dict[str, tuple[Callable[[Check], dict[str, Any]], float]] = {
     "memory": (memory, 45.0),
     "compiled": (compiled, 60.0),
     "one_rank": (one_rank, 45.0),
+    "mamf": (mamf, 75.0),
     "example": (example, 180.0),
 }
 """Each part, and the seconds that it may take."""

@@ -31,13 +31,17 @@ def test_without_a_gpu_each_part_ran_or_says_what_it_lacks(tmp_path: Path) -> No
     parts = json.loads((tmp_path / "check.json").read_text())["parts"]
     assert {name: part["status"] for name, part in parts.items()} == {
         "timers": "ran", "l2_flush": "not run", "counters": "not run", "memory": "not run",
-        "compiled": "ran", "one_rank": "ran", "example": "ran",
+        "compiled": "ran", "one_rank": "ran", "mamf": "ran", "example": "ran",
     }  # fmt: skip
     assert set(parts["timers"]["missing"]) == {"timer event", "timer kernel", "timer graph"}
     assert parts["timers"]["values"]["wall_long_us"] > 0
     assert parts["compiled"]["values"] == {"graph_breaks": 1, "recompiles": 0}
     assert parts["one_rank"]["values"]["backend"] == "gloo"
     assert "NCCL" in parts["one_rank"]["missing"]
+    assert set(parts["mamf"]["missing"]) == {"mamf bf16, fp8"}
+    assert parts["mamf"]["values"]["fp32"]["effort"]["shapes_timed"] == 4
+    assert parts["mamf"]["values"]["fp32"]["best"]["median_tflops"] > 0
+    assert json.loads((tmp_path / "mamf-fp32.json").read_text())["complete"] is True
     assert parts["example"]["values"]["pytest_exit"] == 0
     for name in ("l2_flush", "counters", "memory"):
         assert "needs a CUDA GPU" in parts[name]["reason"]
