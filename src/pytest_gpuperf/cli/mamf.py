@@ -138,7 +138,7 @@ def _search(args: argparse.Namespace) -> int:
     device = resolve_device(args.device)
     options = _options(args, device)
     peaks = (*load_config().peaks, *declared_peaks())
-    _writable(options.journal.parent)
+    _writable(_result_path(args, options.dtype))
     with device_lock([device]), _bar() as seen:
         outcome = find_maximum(options, device, peaks, seen=seen, said=complain)
     return _tell(outcome, args, options)
@@ -210,9 +210,22 @@ def _side(args: argparse.Namespace, side: str) -> tuple[int, ...] | None:
     return values(start, stop, step, f"--{side}-range")
 
 
-def _writable(folder: Path) -> None:
-    """Make the folder of the results before hours are spent on them."""
-    folder.mkdir(parents=True, exist_ok=True)
+def _writable(result: Path) -> None:
+    """Make the folder of the results, and see that they can be put there, before hours are spent.
+
+    Raises
+    ------
+    RangeError
+        A folder has the name of the result, or its own folder cannot be made.
+    """
+    if result.is_dir():
+        raise RangeError(f"--out {result} is a folder: name a file")
+    try:
+        result.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise RangeError(
+            f"no result can be written to {result.parent} ({error.strerror}): --out chooses a file"
+        ) from None
 
 
 def _bar() -> AbstractContextManager[Callable[[Search], None]]:

@@ -153,8 +153,11 @@ class Search:
         for index in indices:
             if index in self.tried or len(self.tried) >= self.budget:
                 continue
-            tried = self.tried[index] = Tried(self._grid.at(index))
+            tried = Tried(self._grid.at(index))
             self._call(tried, self._effort.first, fresh=True)
+            # Only now: one that was interrupted is not among those timed.
+            self.tried[index] = tried
+            self._seen(self)
 
     def _call(self, tried: Tried, calls: int, *, fresh: bool) -> None:
         taken = list(self._time(tried.shape, calls))
@@ -162,7 +165,6 @@ class Search:
         self.calls += len(taken)
         tried.seconds += taken
         tried.latest = taken if fresh else tried.latest + taken
-        self._seen(self)
 
     def _coarse(self, count: int) -> None:
         """Shapes spread evenly (a Halton sequence), denser towards the large end."""
@@ -233,6 +235,7 @@ class Search:
                 for tried in left:
                     self._call(tried, calls, fresh=id(tried) in fresh)
                     fresh.discard(id(tried))
+                    self._seen(self)
             # Only now are all of them of one stage, and comparable.
             left = self.finalists = sorted((t for t in left if t.latest), key=lambda t: -t.rate)
 
