@@ -127,7 +127,6 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _search(args: argparse.Namespace) -> int:
-    from gpuperf_analyzers.declared_peaks import declared_peaks
     from gpuperf_analyzers.registry import load_config
     from pytest_gpuperf.mamf.run import find_maximum
     from pytest_gpuperf.recording.devices import resolve_device
@@ -137,7 +136,7 @@ def _search(args: argparse.Namespace) -> int:
         raise RangeError(f"--seed {args.seed}: a seed is 0 or more")
     device = resolve_device(args.device)
     options = _options(args, device)
-    peaks = (*load_config().peaks, *declared_peaks())
+    peaks = load_config().peaks
     _writable(_result_path(args, options.dtype))
     with device_lock([device]), _bar() as seen:
         outcome = find_maximum(options, device, peaks, seen=seen, said=complain)
@@ -238,34 +237,35 @@ def _bar() -> AbstractContextManager[Callable[[Search], None]]:
 
 
 def _tell(outcome: Outcome, args: argparse.Namespace, options: Options) -> int:
-    """Write both files, keep the maximum, print."""
+    """Write both files, keep the maximum, and only then print: the output may be closed."""
     from pytest_gpuperf.mamf.result import to_json, to_text
-    from pytest_gpuperf.mamf.run import to_keep
-    from pytest_gpuperf.mamf.store import keep
     from pytest_gpuperf.mamf.writing import write_json, write_text
 
-    found = None if outcome.stopped else to_keep(outcome)
     path = _result_path(args, options.dtype)
     document, text = to_json(outcome), to_text(outcome)
     write_json(path, document)
     write_text(path.with_suffix(".txt"), text)
+    written = f"written     {path} and {path.with_suffix('.txt').name}\n"
+    written += f"kept        {_kept(outcome, args, options)}\n"
     sys.stdout.write(json.dumps(document, indent=1) + "\n" if args.json else text)
-    lines = [f"written     {path} and {path.with_suffix('.txt').name}"]
-    if found is None:
-        lines.append(
-            f"kept        nothing: {options.journal} has what was timed, --resume goes on with it"
-        )
-    elif outcome.disturbed:
-        lines.append("kept        nothing: on a machine this busy it is no maximum; search again")
-        options.journal.unlink(missing_ok=True)
-    else:
-        try:
-            there, kept = keep(found, replace=args.replace)
-            higher = "" if kept == found else ", a higher one (--replace replaces it)"
-            lines.append(f"kept        for mamf_share: {kept.tflops:.4g} TFLOPS{higher} in {there}")
-        except OSError as error:
-            lines.append(f"kept        nothing: {error.strerror or error}: {error.filename}")
-        options.journal.unlink(missing_ok=True)
-    stream = sys.stderr if args.json else sys.stdout
-    stream.write("\n".join(lines) + "\n")
+    (sys.stderr if args.json else sys.stdout).write(written)
     return _INTERRUPTED if outcome.stopped == "interrupted" else 0
+
+
+def _kept(outcome: Outcome, args: argparse.Namespace, options: Options) -> str:
+    """Put a finished search's maximum into the cache; what became of it, in words."""
+    from pytest_gpuperf.mamf.run import to_keep
+    from pytest_gpuperf.mamf.store import keep
+
+    if outcome.stopped:
+        return f"nothing: {options.journal} has what was timed, --resume goes on with it"
+    found = to_keep(outcome)
+    options.journal.unlink(missing_ok=True)
+    if outcome.disturbed:
+        return "nothing: on a machine this busy it is no maximum; search again"
+    try:
+        there, kept = keep(found, replace=args.replace)
+    except OSError as error:
+        return f"nothing: {error.strerror or error}: {error.filename}"
+    higher = "" if kept == found else ", a higher one (--replace replaces it)"
+    return f"for mamf_share: {kept.tflops:.4g} TFLOPS{higher} in {there}"

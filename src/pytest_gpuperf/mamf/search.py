@@ -122,6 +122,7 @@ class Search:
         self.budget = budget(len(grid), exhaustive=exhaustive)
         self.tried: dict[int, Tried] = {}
         self.finalists: list[Tried] = []
+        self._first_best: Tried | None = None
         self.timings = 0
         self.calls = 0
 
@@ -135,8 +136,8 @@ class Search:
     @property
     def best(self) -> Tried | None:
         """The best so far: of the finalists where there are some, else of all."""
-        ran = [t for t in self.finalists or self.tried.values() if t.latest]
-        return max(ran, key=lambda t: t.rate, default=None)
+        ran = [t for t in self.finalists if t.latest]
+        return max(ran, key=lambda t: t.rate, default=self._first_best)
 
     def run(self) -> Tried | None:
         """Search to the end; None where no shape could be run."""
@@ -157,6 +158,8 @@ class Search:
             self._call(tried, self._effort.first, fresh=True)
             # Only now: one that was interrupted is not among those timed.
             self.tried[index] = tried
+            if tried.rate > (self._first_best.rate if self._first_best else 0.0):
+                self._first_best = tried
             self._seen(self)
 
     def _call(self, tried: Tried, calls: int, *, fresh: bool) -> None:

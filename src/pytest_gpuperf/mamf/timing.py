@@ -187,11 +187,13 @@ class MatmulTimer:
 
     def _timed(self, call: Callable[[], object], calls: int, shape: Shape) -> tuple[float, ...]:
         timer = self._timer
-        call()
-        timer.synchronize()
         begin = perf_counter()
         call()
         timer.synchronize()
+        if perf_counter() - begin < self._shape_s:  # else one warm-up must do
+            begin = perf_counter()
+            call()
+            timer.synchronize()
         fitting = int(self._shape_s / max(perf_counter() - begin, 1e-9) / 1.5)
         calls = max(FEWEST_CALLS, min(calls, fitting))
         for _ in range(calls // 2 - 2):

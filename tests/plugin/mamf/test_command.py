@@ -25,8 +25,9 @@ SLOW = ["mamf", "--device=cpu", "--m-range", "64", "385", "64", "--n-range", "64
         "--k-range", "64", "385", "64", "--first-calls=100", "--last-calls=100"]  # fmt: skip
 FAST = [*SLOW[:-2], "--first-calls=2", "--last-calls=4"]
 IN_A_TERMINAL = """
-import fcntl, os, sys, termios
+import fcntl, os, signal, sys, termios
 os.setsid()
+signal.signal(signal.SIGINT, signal.SIG_DFL)  # a job in the background has it ignored
 fcntl.ioctl(0, termios.TIOCSCTTY, 0)
 os.execv(sys.executable, [sys.executable, "-m", "pytest_gpuperf.cli", *sys.argv[1:]])
 """
