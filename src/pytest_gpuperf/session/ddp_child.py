@@ -14,15 +14,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from pytest_gpuperf.ranks import RankContext, Target, ToldError
 from pytest_gpuperf.session.rank_config import rank_config
 
 if TYPE_CHECKING:
     import torch
-
-    from pytest_gpuperf.ranks.progress import Progress
 
 _MARGIN = timedelta(seconds=60)
 """A collective may wait for longer than the launch may last: the launcher says who hangs."""
@@ -142,7 +140,7 @@ def _step(context: RankContext, payload: Mapping[str, Any]) -> Callable[[], Any]
     context.progress.stage("in make_step")
     step = made_step(make_step, context.rank, context.world_size)
     context.progress.stage("in the step")
-    return _counted(step, context.progress)
+    return counted(step, context.progress)
 
 
 def leave_group(context: RankContext, coordinator: GroupCoordinator) -> None:
@@ -201,16 +199,26 @@ def _own_device(context: RankContext, payload: Mapping[str, Any]) -> torch.devic
     return device
 
 
-def _counted(step: Callable[[], Any], progress: Progress) -> Callable[[], Any]:
+class CountsCalls(Protocol):
+    """What is told of each call."""
+
+    def begin(self) -> None:
+        """A call begins."""
+
+    def end(self) -> None:
+        """A call has ended."""
+
+
+def counted(step: Callable[[], Any], progress: CountsCalls) -> Callable[[], Any]:
     """`step` that tells when it begins and ends: two stores a call, for the message of a hang."""
 
-    def counted() -> Any:
+    def told() -> Any:
         progress.begin()
         value = step()
         progress.end()
         return value
 
-    return counted
+    return told
 
 
 def _unpickled(text: str) -> Any:

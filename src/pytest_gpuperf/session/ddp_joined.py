@@ -9,17 +9,21 @@ from __future__ import annotations
 
 import atexit
 import os
+import tempfile
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from contextlib import suppress
 from datetime import timedelta
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pytest_gpuperf.ranks import RankError, RankOutcome, State
+from pytest_gpuperf.ranks import RankOutcome, State
 from pytest_gpuperf.ranks.child import describe
-from pytest_gpuperf.session.ddp_child import GroupCoordinator, made_step, told_errors
+from pytest_gpuperf.session.ddp_child import GroupCoordinator, counted, made_step, told_errors
+from pytest_gpuperf.session.ddp_exchange import Calls, Exchange, refuse_broken
 from pytest_gpuperf.session.ddp_failure import failure_of
+from pytest_gpuperf.session.ddp_place import Place, torchrun_place
+from pytest_gpuperf.session.trace_transfer import bring_to_rank_0
 
 if TYPE_CHECKING:
     import torch
@@ -29,32 +33,7 @@ if TYPE_CHECKING:
     from pytest_gpuperf.recording.passes import Enough
     from pytest_gpuperf.recording.recorder import Decided
 
-_GATHER_MARGIN = timedelta(minutes=5)
-"""How much longer than a collective of the workload the gathering of results may wait: a rank
-that waits for one that failed comes here only when its own collective has timed out."""
-
-
-@dataclass(frozen=True, slots=True)
-class Place:
-    """Where a process is among those that torchrun, or Slurm itself, started.
-
-    ``local_rank`` and ``local_world_size`` count the ranks of this host.
-    """
-
-    rank: int
-    local_rank: int
-    world_size: int
-    local_world_size: int
-    launcher: str = "torchrun"
-
-
-def torchrun_place() -> Place | None:
-    """Where torchrun put this process; None where there is no torchrun around it."""
-    names = ("RANK", "LOCAL_RANK", "WORLD_SIZE")
-    if "TORCHELASTIC_RUN_ID" not in os.environ or any(n not in os.environ for n in names):
-        return None
-    rank, local_rank, world_size = (int(os.environ[name]) for name in names)
-    return Place(rank, local_rank, world_size, int(os.environ.get("LOCAL_WORLD_SIZE", world_size)))
+__all__ = ["Place", "join_place", "record_joined", "run_once_joined", "together", "torchrun_place"]
 
 
 def record_joined(
@@ -91,10 +70,13 @@ def record_joined(
     own = paths[place.rank]
     partial = own.with_name(f".{own.name}.{os.getpid()}.json.gz")
 
+    calls = Calls()
+
     def recorded() -> dict[str, Any]:
         return _recorded(
             make_step,
             coordinator,
+            calls,
             device,
             options=options,
             path=partial,
@@ -106,11 +88,12 @@ def record_joined(
 
     coordinator.barrier()  # rank 0 has removed the traces of an earlier run
     try:
-        outcomes = together(recorded, coordinator, timeout_s, stacks_stem=own.parent)
+        outcomes = together(recorded, coordinator, timeout_s, stacks_stem=own.parent, calls=calls)
         partial.replace(own)
     finally:
         partial.unlink(missing_ok=True)
     coordinator.barrier()
+    bring_to_rank_0(paths, coordinator)
     return outcomes
 
 
@@ -130,26 +113,57 @@ def run_once_joined(
         A rank raised: on every rank, with the same message.
     """
     _, coordinator = join_place(place, backend, device_type, timeout_s)
+    calls = Calls()
 
     def once() -> dict[str, Any]:
-        made_step(make_step, place.rank, place.world_size)()
+        calls.stage("in make_step")
+        counted(made_step(make_step, place.rank, place.world_size), calls)()
         return {}
 
-    together(once, coordinator, timeout_s, stacks_stem=Path())
+    stem = Path(tempfile.gettempdir(), f"gpuperf-{os.getpid()}")
+    together(once, coordinator, timeout_s, stacks_stem=stem, calls=calls)
 
 
 def join_place(
     place: Place, backend: str, device_type: str, timeout_s: float
 ) -> tuple[torch.device, GroupCoordinator]:
-    """The device of this rank and our group, once the process is in the workload's group."""
+    """The device of this rank and our group, once the process is in the workload's group.
+
+    A group that is there already is used.
+
+    Raises
+    ------
+    RankFailure
+        An earlier measurement ended in a hang.
+    """
     import torch.distributed as dist
 
+    refuse_broken()
     device = _own_device(place, device_type)
     if not dist.is_initialized():
-        dist.init_process_group(backend, timeout=timedelta(seconds=timeout_s))
+        limit = timedelta(seconds=timeout_s)
+        if place.address:
+            dist.init_process_group(
+                backend,
+                init_method=place.address,
+                rank=place.rank,
+                world_size=place.world_size,
+                timeout=limit,
+            )
+        else:
+            dist.init_process_group(backend, timeout=limit)
         # A group still alive when the interpreter ends aborts the process in its destructor.
-        atexit.register(dist.destroy_process_group)
+        atexit.register(_leave)
     return device, GroupCoordinator(place.rank, place.world_size, _control_group(timeout_s))
+
+
+def _leave() -> None:
+    """Leave the process group, if it was not aborted."""
+    import torch.distributed as dist
+
+    with suppress(Exception):
+        if dist.is_initialized():
+            dist.destroy_process_group()
 
 
 def together(
@@ -158,19 +172,18 @@ def together(
     timeout_s: float,
     *,
     stacks_stem: Path,
+    calls: Calls | None = None,
 ) -> list[RankOutcome]:
-    """What `work` gave on every rank, on every rank; RankFailure on all where one raised."""
-    import torch.distributed as dist
-
-    try:
-        result = work()
-    except KeyboardInterrupt:
-        raise
-    except BaseException as error:  # noqa: BLE001 - the others must hear of it, pytest.skip too
-        result = {"error": describe(error)}
-    results: list[dict[str, Any]] = [{} for _ in range(coordinator.world_size)]
-    dist.all_gather_object(results, result, group=coordinator.group)
-    outcomes = [_outcome(rank, found) for rank, found in enumerate(results)]
+    """What `work` gave on every rank, on every rank; RankFailure on all where one did not do it."""
+    exchange = Exchange(coordinator.rank, coordinator.world_size, timeout_s, calls or Calls())
+    with exchange.watching():
+        try:
+            result = work()
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:  # noqa: BLE001 - the others must hear of it, pytest.skip too
+            result = {"error": describe(error)}
+        outcomes = exchange.swap(result)
     if any(o.state is not State.DONE for o in outcomes):
         raise failure_of(outcomes, timeout_s, stacks_stem=stacks_stem)
     return outcomes
@@ -179,6 +192,7 @@ def together(
 def _recorded(
     make_step: Callable[[int, int], Any],
     coordinator: GroupCoordinator,
+    calls: Calls,
     device: torch.device,
     *,
     options: Options,
@@ -191,9 +205,12 @@ def _recorded(
     """The recording of our rank as JSON types."""
     from pytest_gpuperf.recording import record
 
+    calls.stage("in make_step")
+    step = made_step(make_step, coordinator.rank, coordinator.world_size)
+    calls.stage("in the step")
     with told_errors():
         recorded = record(
-            made_step(make_step, coordinator.rank, coordinator.world_size),
+            counted(step, calls),
             device=device,
             options=options,
             trace_path=path,
@@ -205,12 +222,6 @@ def _recorded(
         )
     limits = {region: dict(each) for region, each in recorded.region_limits.items()}
     return {"block": recorded.block.to_json(), "region_limits": limits}
-
-
-def _outcome(rank: int, result: dict[str, Any]) -> RankOutcome:
-    if "error" in result:
-        return RankOutcome(rank, State.RAISED, error=RankError(**result["error"]))
-    return RankOutcome(rank, State.DONE, value=result)
 
 
 def _own_device(place: Place, device_type: str) -> torch.device:
@@ -229,4 +240,4 @@ def _control_group(timeout_s: float) -> Any:
     """Our own gloo group beside the workload's, made once a process and time limit."""
     import torch.distributed as dist
 
-    return dist.new_group(backend="gloo", timeout=timedelta(seconds=timeout_s) + _GATHER_MARGIN)
+    return dist.new_group(backend="gloo", timeout=timedelta(seconds=timeout_s))
