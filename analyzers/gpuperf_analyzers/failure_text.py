@@ -128,7 +128,8 @@ def _regression_text(judgement: Mapping[str, Any], where: str) -> str:
     ends = f" (95% CI {_worse(interval[0])} to {_worse(interval[1])})" if interval else ""
     name = judgement["metric"].replace("_", " ")
     allowed = show_apart(judgement["value"], judgement["limit"], "fraction")[1]
-    text = f"{name} {_worse(judgement['value'])} worse{ends}{where} than the baseline, "
+    before = harmless(judgement.get("against") or "the baseline", 60)
+    text = f"{name} {_worse(judgement['value'])} worse{ends}{where} than {before}, "
     text += f"{allowed} allowed"
     reason = judgement.get("reason") or ""
     said = f"{text}: {harmless(reason, 200)}" if reason else text

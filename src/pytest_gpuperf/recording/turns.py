@@ -28,7 +28,7 @@ WARMUP_SHARE = 0.3
 
 @dataclass(slots=True)
 class Turns:
-    """This process's side of the two.
+    """One process's side of the two.
 
     Attributes
     ----------
@@ -100,7 +100,7 @@ def whole_turn() -> Iterator[bool]:
 
 @lru_cache(maxsize=1)
 def turns() -> Turns | None:
-    """This process's side; None where it measures on its own. One a process."""
+    """The side that this process is; None where it measures on its own. One a process."""
     written = os.environ.pop(VARIABLE, "")
     if not written:
         return None

@@ -139,10 +139,10 @@ class Against:
             limits = {item.nodeid: _limits(item) for item in session.items}
             found = compare(plan, limits, self._run.metrics(), folder, self._progress(config))
         pairs = found.pairs_run
+        what = "the working tree as it is" if is_dirty(top) else "the working tree"
+        many = f"{pairs} pair{'' if pairs == 1 else 's'} of processes"
         self._lines = [
-            f"gpuperf: {'the working tree as it is' if is_dirty(top) else 'the working tree'} "
-            f"against {named}: {pairs} pair{'' if pairs == 1 else 's'} of processes, "
-            f"{monotonic() - began:.0f} s",
+            f"gpuperf: {what} against {named}: {many}, {monotonic() - began:.0f} s",
             *(f"gpuperf: note: {note}" for note in found.notes),
         ]
         return found

@@ -112,11 +112,11 @@ def dependency_notes(
     if not differ:
         return []
     files = ", ".join(differ[:_SHOWN]) + (" and more" if len(differ) > _SHOWN else "")
+    told = f"dependencies are declared otherwise at the revision ({files})"
     if own_environment:
-        return [f"dependencies are declared otherwise at the revision ({files}): it ran in the "
-                "environment of --gpuperf-against-env"]  # fmt: skip
-    return [f"dependencies are declared otherwise at the revision ({files}), and both sides ran "
-            "in this environment: --gpuperf-against-env=PYTHON gives it its own"]  # fmt: skip
+        return [f"{told}: it ran in the environment of --gpuperf-against-env"]
+    mend = "--gpuperf-against-env=PYTHON gives it its own"
+    return [f"{told}, and both sides ran in this environment: {mend}"]
 
 
 def _declares(path: str) -> bool:

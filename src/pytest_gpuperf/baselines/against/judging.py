@@ -66,6 +66,7 @@ class Comparison:
         if first:
             self.results[test] = dict(sides)
         measured = {name: by_name(result) for name, result in sides.items()}
+        failed = {name: str(r["said"]) for name, r in sides.items() if r.get("said")}
         here, there = measured.get(HERE, {}), measured.get(THERE, {})
         if not (here and there):
             self.lost[test] = self.lost.get(test, 0) + 1
@@ -77,7 +78,8 @@ class Comparison:
             if len(numbers) == 2:
                 self.pairs[key].append((numbers[0], numbers[1]))
             else:
-                self.unusable[key] = next(v for v in values if isinstance(v, str))
+                why = next(v for v in values if isinstance(v, str))
+                self.unusable[key] = next(iter(failed.values()), why)
 
     def _regressions(
         self, test: str, here: Mapping[str, Measured] | None
@@ -177,7 +179,7 @@ class Comparison:
             interval = None
         return Judgement(
             limit.text, limit.metric, "regression", "fraction", decision.verdict, decision.bound,
-            decision.change, interval, f"against {self.title}: {decision.reason}",
+            decision.change, interval, decision.reason,
         )  # fmt: skip
 
     def _record(
@@ -187,7 +189,7 @@ class Comparison:
         record = dict(mine.record)
         own = [entry for entry in record["limits"]
                if entry["direction"] not in ("regression", "exact")]  # fmt: skip
-        record["limits"] = [*own, *map(_limit_record, judged)]
+        record["limits"] = [*own, *(_limit_record(j, self.title) for j in judged)]
         verdicts = [Verdict(entry["verdict"]) for entry in record["limits"]]
         record["verdict"] = worst(verdicts).value if verdicts else None
         record["explained"] = self._explained(mine, theirs, judged)
@@ -205,7 +207,12 @@ class Comparison:
         baseline = _stored(before)
         entry = baseline.entries[(before.test, before.name)]
         lines = explained(judged, entry, baseline, _observation(mine))
-        return [line.replace("the baseline", self.title) for line in lines]
+        # Which commits these are stands in every verdict already.
+        return [
+            line.replace("the baseline", self.title)
+            for line in lines
+            if not line.startswith("since commit")
+        ]
 
     def _against(self, test: str, name: str) -> dict[str, Any]:
         """The pairs themselves, for the JSON report."""
@@ -267,8 +274,9 @@ def _said(limit: Limit, verdict: Verdict, reason: str) -> Judgement:
     return Judgement(limit.text, limit.metric, limit.direction, limit.unit, verdict, reason=reason)
 
 
-def _limit_record(j: Judgement) -> dict[str, Any]:
+def _limit_record(j: Judgement, title: str) -> dict[str, Any]:
     return {
+        "against": title,
         "text": j.text,
         "metric": j.metric,
         "direction": j.direction,

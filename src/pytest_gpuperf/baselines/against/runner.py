@@ -126,7 +126,8 @@ def _until_decided(
         decided = len(found.decisions) - sum(d.more for d in found.decisions.values())
         say(f"{found.pairs_run} pairs: {decided} of {len(found.decisions)} comparisons decided")
         if lost >= _LOST_IN_A_ROW:
-            found.notes.append(f"{lost} pairs in a row gave no value: no more were run")
+            why = next(iter(found.unusable.values()), "no reason was given").lstrip("\0")
+            found.notes.append(f"{lost} pairs in a row gave no value ({why}): no more were run")
             return
 
 
