@@ -19,9 +19,9 @@ if TYPE_CHECKING:
 
 _DESCRIPTION = """\
 The training step of three linear layers (ReLU, MSE, SGD) under DistributedDataParallel, or of a
-make_step(rank, world_size, bucket_cap_mb) of yours, measured for each bucket size: step time,
-overlap and exposed communication of the worst rank, with 95% intervals. Under torchrun the ranks
-that are there are used."""
+make_step(rank, world_size, bucket_cap_mb) of yours, measured for each bucket size: step time
+(profiler off), overlap and communication (profiled steps) of the worst rank, with 95% intervals.
+Under torchrun the ranks that are there are used."""
 
 
 def run(argv: Sequence[str]) -> int:

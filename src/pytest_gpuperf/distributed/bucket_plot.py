@@ -37,19 +37,19 @@ def plot_buckets(sweep: BucketSweep, path: Path | str) -> Path:
     figure = Figure(figsize=(7.0, 6.0), layout="constrained")
     FigureCanvasAgg(figure)  # not pyplot: it would choose a backend for the whole process
     times, shares = figure.subplots(2, 1, sharex=True)
-    _points(times, sweep, "step_time", 1e-3, "step time")
-    _points(times, sweep, "exposed_comm", 1e-3, "exposed communication")
+    _points(times, sweep, "step_time", 1e-3, "step time, profiler off")
+    _points(times, sweep, "exposed_comm", 1e-3, "exposed communication, profiled steps")
     _points(shares, sweep, "overlap", 100.0, "overlap")
     times.set_ylabel("ms")
     times.set_ylim(bottom=0)
     times.legend()
     shares.set_ylabel("overlap, %")
     shares.set_ylim(-2, 102)
-    shares.set_xlabel("bucket_cap_mb, MiB")
+    shares.set_xlabel("bucket_cap_mb, MiB (buckets a step)")
     shares.set_xscale("log")
     shares.set_xticks(
         [row.bucket_cap_mb for row in sweep.rows],
-        [f"{row.bucket_cap_mb:g}\n{row.buckets} buckets" for row in sweep.rows],
+        [f"{row.bucket_cap_mb:g}\n({row.buckets})" for row in sweep.rows],
     )
     shares.minorticks_off()
     for axes in (times, shares):
