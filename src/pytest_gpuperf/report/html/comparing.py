@@ -260,24 +260,24 @@ def _samples(old: Record, new: Record) -> Section | None:
     blocks: list[Block] = []
     rows = []
     for word, record, samples in zip(("before", "after"), (old, new), sides, strict=True):
-        value, interval = _value(record, "step_time")
+        median, interval = _value(record, "step_time")
         rows.append(
             (
                 Cell(word),
                 Cell(str(len(samples)), len(samples)),
-                _with_interval(value, interval, "us"),
+                _with_interval(median, interval, "us"),
                 number_cell(min(samples), "us"),
                 number_cell(max(samples), "us"),
             )
         )
-        if value is not None:
+        if median is not None:
             top = 0 if word == "before" else 50
             shapes.append(
                 element(
                     "line",
                     class_="m-median",
-                    x1=percent(x(value)),
-                    x2=percent(x(value)),
+                    x1=percent(x(median)),
+                    x2=percent(x(median)),
                     y1=f"{top}%",
                     y2=f"{top + 50}%",
                 )

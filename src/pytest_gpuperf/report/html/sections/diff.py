@@ -94,8 +94,8 @@ def _table(changes: Sequence[Change], title: str, more: str = "") -> Table:
             number_cell(None if c.before is None else c.before.us, "us"),
             number_cell(None if c.after is None else c.after.us, "us"),
             Cell(_signed(float(c.delta) / 1e3), float(c.delta) / 1e3),
-            _count(c.before and float(c.before.count)),
-            _count(c.after and float(c.after.count)),
+            _count(None if c.before is None else float(c.before.count)),
+            _count(None if c.after is None else float(c.after.count)),
         )
         for c in changes
     )

@@ -65,7 +65,8 @@ def timeline_section(traces: TraceSet, found: SetAnalysis, config: Config) -> Se
     origin = min((t.start_ns for t in traces.traces), default=0)
     offsets = _offsets(traces, origin)
     several = len(traces.traces) > 1
-    rows, steps = [], []
+    rows: list[tuple[_Row, int]] = []
+    steps: list[tuple[str, int, int]] = []
     labels = rank_labels(found.ranks)
     for trace, analysis, label, offset in zip(
         traces.traces, found.ranks, labels, offsets, strict=True
@@ -187,7 +188,7 @@ def _spec(
     shifts = [_shift(row, offset) for row, offset in rows]
     start = min(row.found.start + s for (row, _), s in zip(rows, shifts, strict=True))
     end = max(row.found.end + s for (row, _), s in zip(rows, shifts, strict=True))
-    for _, first, last in steps[:1] + steps[-1:]:
+    for _, first, last in (*steps[:1], *steps[-1:]):
         start, end = min(start, first), max(end, last)
     bins = bins_for(len(rows), _BYTES * (2 if several else 1))
     total = sum(len(row.rows) for row, _ in rows if row.rows is not None) or 1
@@ -224,7 +225,7 @@ def _singles(row: _Row, most: int, shift: int, used: dict[str, int]) -> Singles:
     start, duration = e.ts[row.rows], e.dur[row.rows]
     keep = chosen(start, duration, most, row.step)
     rows = row.rows[keep]
-    names, index = names_of(row.trace.strings, e.name[rows], _NAME)
+    names, index = names_of(row.trace.strings, e.name[rows].astype(np.int64), _NAME)
     places = np.array([used.setdefault(name, len(used)) for name in names], dtype=np.int64)
     kind = np.zeros(len(rows), dtype=np.int64)
     for number, of in ((1, row.found.comm_rows), (2, row.found.memory_rows)):

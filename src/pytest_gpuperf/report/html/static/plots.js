@@ -86,8 +86,14 @@ function optionsOf(spec, width) {
 
 function viewOf(u) {
   const all = u.data[0], ends = [all[0], all[all.length - 1]];
-  const set = (min, max) => u.setScale("x", { min: Math.max(min, ends[0]), max: Math.min(max, ends[1]) });
-  const now = () => [u.scales.x.min, u.scales.x.max];
+  let at = ends;
+  const set = (min, max) => {
+    at = [Math.max(min, ends[0]), Math.min(max, ends[1])];
+    u.setScale("x", { min: at[0], max: at[1] });
+  };
+  const now = () => at;
+  // A drag with the mouse sets the scale too.
+  u.hooks.setScale = [(_, key) => { if (key === "x") at = [u.scales.x.min, u.scales.x.max]; }];
   return {
     zoom(f) { const [a, b] = now(), m = (a + b) / 2, h = (b - a) * f / 2; if (h > 0) set(m - h, m + h); },
     pan(f) {
