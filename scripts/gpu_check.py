@@ -152,6 +152,39 @@ def one_rank(check: Check) -> dict[str, Any]:
     return {"backend": backend, "step_us": median(block)}
 
 
+def ranks(check: Check) -> dict[str, Any]:
+    """Collectives, DDP and FSDP2 on as many ranks as there are GPUs; two of gloo elsewhere."""
+    from pytest_gpuperf.distributed import measure_collectives, measure_step
+    from pytest_gpuperf.workloads.distributed import sharded_linears, three_linears
+
+    on_gpu = check.device.type == "cuda"
+    count = torch.cuda.device_count() if on_gpu else 2
+    if not on_gpu:
+        check.missing["NCCL collectives"] = "need a CUDA GPU: two ranks of gloo ran instead"
+    elif count == 1:
+        check.missing["bus bandwidth"] = "needs two GPUs: of one rank nothing crosses a link"
+    large = on_gpu and not check.quick
+    table = measure_collectives(
+        sizes=(2**10, 2**20, 2**28) if large else (2**12,), world_size=count,
+        max_time_s=0.5 if large else 0.05, timeout_s=60.0,
+    )  # fmt: skip
+    rows = table.to_json()["rows"]
+    found: dict[str, Any] = {"ranks": count, "backend": table.backend, "collectives": rows}
+    if table.wrong:
+        raise RuntimeError(f"{table.wrong} elements of the collectives' results are wrong")
+    sizes = {} if large else {"width": 64, "batch": 8}
+    quick = {} if large else {"warmup_s": 0.05, "max_time_s": 0.1}
+    for name, step in (("ddp", three_linears), ("fsdp", sharded_linears)):
+        measured = measure_step(
+            partial(step, **sizes), count, options=Options(steps=10, measure_peak=False, **quick),
+            folder=check.out / "traces", stem=name, timeout_s=90.0,
+        )  # fmt: skip
+        values = measured.analysis.values
+        shown = ("step_time", "overlap", "exposed_comm", "flops", "collective_bytes")
+        found[name] = {metric: values[metric].value for metric in shown}
+    return found
+
+
 def mamf(check: Check) -> dict[str, Any]:
     """The quick search for the maximum matmul FLOPS in bf16 and fp8; four shapes elsewhere."""
     from gpuperf_analyzers.registry import load_config
@@ -210,6 +243,7 @@ PARTS: dict[str, tuple[Callable[[Check], dict[str, Any]], float]] = {
     "memory": (memory, 45.0),
     "compiled": (compiled, 60.0),
     "one_rank": (one_rank, 45.0),
+    "ranks": (ranks, 120.0),
     "mamf": (mamf, 75.0),
     "example": (example, 180.0),
 }

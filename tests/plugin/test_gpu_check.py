@@ -31,13 +31,20 @@ def test_without_a_gpu_each_part_ran_or_says_what_it_lacks(tmp_path: Path) -> No
     parts = json.loads((tmp_path / "check.json").read_text())["parts"]
     assert {name: part["status"] for name, part in parts.items()} == {
         "timers": "ran", "l2_flush": "not run", "counters": "not run", "memory": "not run",
-        "compiled": "ran", "one_rank": "ran", "mamf": "ran", "example": "ran",
+        "compiled": "ran", "one_rank": "ran", "ranks": "ran", "mamf": "ran", "example": "ran",
     }  # fmt: skip
     assert set(parts["timers"]["missing"]) == {"timer event", "timer kernel", "timer graph"}
     assert parts["timers"]["values"]["wall_long_us"] > 0
     assert parts["compiled"]["values"] == {"graph_breaks": 1, "recompiles": 0}
     assert parts["one_rank"]["values"]["backend"] == "gloo"
     assert "NCCL" in parts["one_rank"]["missing"]
+    assert parts["ranks"]["values"]["ranks"] == 2
+    assert "NCCL collectives" in parts["ranks"]["missing"]
+    assert len(parts["ranks"]["values"]["collectives"]) == 5
+    # Width 64, batch 8: 16·B·W² FLOP; 4·3·(W² + W) bytes, which FSDP2 gathers twice besides.
+    assert parts["ranks"]["values"]["ddp"]["flops"] == 524_288
+    assert parts["ranks"]["values"]["ddp"]["collective_bytes"] == 49_920
+    assert parts["ranks"]["values"]["fsdp"]["collective_bytes"] == 3 * 49_920
     assert set(parts["mamf"]["missing"]) == {"mamf bf16, fp8"}
     assert parts["mamf"]["values"]["fp32"]["effort"]["shapes_timed"] == 4
     assert parts["mamf"]["values"]["fp32"]["best"]["median_tflops"] > 0
