@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from gpuperf_analyzers.display import harmless, show, show_apart, show_interval
-from gpuperf_analyzers.metrics import BUILTIN
+from gpuperf_analyzers.metrics import BUILTIN, MEMORY_BY_CATEGORY
 
 _CPU_TITLES = {m.name: m.cpu_title for m in BUILTIN if m.cpu_title}
 _HARD = ("FAIL", "INVALID")
@@ -31,6 +31,10 @@ _LOOK_AT: Mapping[str, str] = {
     "tflops": "the ops that take time without FLOPs, and their dtypes and shapes",
     "mfu": "the ops that take time without FLOPs, and their dtypes and shapes",
     "hfu": "the ops that take time without FLOPs, and their dtypes and shapes",
+    "memory_growth": "what each step makes and nobody frees",
+    **dict.fromkeys(MEMORY_BY_CATEGORY, "memory by category, and the places that hold the most"),
+    "reserved_over_allocated": "blocks that keep segments alive (torch.cuda.memory._dump_snapshot)",
+    "allocator_retries": "blocks that keep segments alive (torch.cuda.memory._dump_snapshot)",
     "mamf_share": "the ops that take time without FLOPs, and their dtypes and shapes",
 }
 """By metric: where the cause is usually found."""
@@ -54,6 +58,7 @@ def failure_text(record: Mapping[str, Any]) -> str:
         _told(str(record.get("verdict") or ""), str(record.get("failure") or ""))
     ]
     lines += [harmless(line, 300) for line in record.get("explained") or ()]
+    lines += causes_text((record.get("evidence") or {}).get("memory") or ())
     evidence = evidence_text(record.get("evidence") or {})
     if evidence:
         lines.append(f"evidence: {evidence}")
@@ -97,7 +102,7 @@ def limit_text(judgement: Mapping[str, Any], *, on_cpu: bool = False) -> str:
     reason = judgement.get("reason") or ""
     value, limit = judgement.get("value"), judgement.get("limit")
     if value is None or limit is None:
-        why = f": {harmless(reason, 200)}" if reason else ""
+        why = f": {harmless(reason, 300)}" if reason else ""
         return (
             f"{judgement['verdict']} {harmless(judgement.get('text') or metric, 160)}{where}{why}"
         )
@@ -112,7 +117,7 @@ def limit_text(judgement: Mapping[str, Any], *, on_cpu: bool = False) -> str:
     text = f"{name} {shown}{sampled}{where} {sign} {required} {bound}"
     if judgement["verdict"] not in {"FAIL", "PASS"}:
         text = f"{judgement['verdict']} {text}"
-        text += f": {harmless(reason, 200)}" if reason else ""
+        text += f": {harmless(reason, 300)}" if reason else ""
     return text
 
 
@@ -132,7 +137,7 @@ def _regression_text(judgement: Mapping[str, Any], where: str) -> str:
     text = f"{name} {_worse(judgement['value'])} worse{ends}{where} than {before}, "
     text += f"{allowed} allowed"
     reason = judgement.get("reason") or ""
-    said = f"{text}: {harmless(reason, 200)}" if reason else text
+    said = f"{text}: {harmless(reason, 300)}" if reason else text
     return said if judgement["verdict"] in {"FAIL", "PASS"} else f"{judgement['verdict']} {said}"
 
 
@@ -150,6 +155,21 @@ def _sign(value: float, limit: float) -> str:
     if value == limit:
         return "="
     return "<" if value < limit else ">"
+
+
+def causes_text(causes: Sequence[Mapping[str, Any]]) -> list[str]:
+    """A line for each metric of memory: ``peak memory, the largest: activation 12 MiB in …``."""
+    by_metric: dict[str, list[str]] = {}
+    for cause in causes:
+        growing = cause["metric"] == "memory_growth"
+        category = "" if growing or not cause.get("category") else f"{cause['category']} "
+        size = show(cause["bytes"], "bytes") + (" a step" if growing else "")
+        text = f"{harmless(category, 20)}{size} in {harmless(cause['where'], 80)}"
+        by_metric.setdefault(cause["metric"], []).append(text)
+    return [
+        f"{metric.replace('_', ' ')}, the largest: {'; '.join(texts)}"
+        for metric, texts in by_metric.items()
+    ]
 
 
 def evidence_text(evidence: Mapping[str, Any]) -> str:

@@ -70,6 +70,7 @@ class Keeping:
             family=regressions,
             across_cpus=self.across_cpus,
             observe=self.observes_all,
+            told=self.compare is not None,
         )
 
 

@@ -75,6 +75,8 @@ def _signed(by: Fraction, unit: str) -> str:
     value = abs(by)
     if unit == "count":
         shown = f"{int(value):,}" if value.denominator == 1 else f"{float(value):,.2f}"
+    elif unit == "FLOP" and value.denominator == 1:
+        shown = f"{int(value):,} FLOP"  # 1% of a large number must not be rounded away
     else:
         shown = show(float(value), unit)
     return f"{sign}{shown}"

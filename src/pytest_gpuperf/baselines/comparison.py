@@ -11,7 +11,7 @@ from gpuperf_analyzers.limits import Judgement, Limit, Verdict
 from pytest_gpuperf.baselines.document import BaselineError
 from pytest_gpuperf.baselines.environment import counts_agree, differences
 from pytest_gpuperf.baselines.exact import judge_exact
-from pytest_gpuperf.baselines.explanation import explained
+from pytest_gpuperf.baselines.explanation import changes_of, explained
 from pytest_gpuperf.baselines.model import Baseline, Entry, Name
 from pytest_gpuperf.baselines.observation import Observation, observation_of
 from pytest_gpuperf.baselines.regression import judge_regression
@@ -59,7 +59,9 @@ class StoredBaselines:
     across_cpus
         Whether counts may be compared with those of another CPU of the same torch.
     observe
-        Whether measurements without a limit against a baseline are observed and compared too.
+        Whether measurements without a limit against a baseline are observed too.
+    told
+        Whether changes of what has no limit are told as well.
     """
 
     def __init__(
@@ -70,12 +72,14 @@ class StoredBaselines:
         family: int = 1,
         across_cpus: bool = False,
         observe: bool = False,
+        told: bool = False,
     ) -> None:
         self._store = store
         self._name = name
         self.family = family
         self._across_cpus = across_cpus
         self._observe = observe
+        self._told = told
 
     def compared(self, observed: Observed) -> Compared:
         """`observed` judged by its limits against the baseline, and made ready to be stored."""
@@ -92,6 +96,11 @@ class StoredBaselines:
         lines: tuple[str, ...] = ()
         if found.entry is not None and found.baseline is not None:
             lines = explained(judged, found.entry, found.baseline, now)
+        if self._told and found.entry is None:
+            notes.append(f"not compared: {found.reason}")
+        elif self._told and found.entry is not None:
+            limited = frozenset(limit.metric for limit in observed.limits)
+            notes += changes_of(found.entry, now, self._name, without=limited)
         if found.counts_only:
             notes.append(f"counts are compared with another machine's: {found.counts_only}")
         return Compared(tuple(judged), lines, tuple(notes), now.to_json())

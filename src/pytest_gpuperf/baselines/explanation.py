@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 
 from gpuperf_analyzers.display import show
 from gpuperf_analyzers.limits import Judgement, Verdict
+from gpuperf_analyzers.metrics import BUILTIN
+from gpuperf_analyzers.stats import median
 from pytest_gpuperf.baselines.environment import differences
 from pytest_gpuperf.baselines.model import Baseline, Entry
 from pytest_gpuperf.baselines.observation import Observation
@@ -44,9 +46,39 @@ def explained(
     return tuple(dict.fromkeys(lines))
 
 
-def _is_time(judgement: Judgement) -> bool:
-    from gpuperf_analyzers.metrics import BUILTIN
+def changes_of(
+    entry: Entry, now: Observation, name: str, *, without: frozenset[str]
+) -> Iterator[str]:
+    """What changed since the baseline of what no limit judges, a note each; `without` some.
 
+    Of a sampled value the change of the medians is told with the range between saved runs, and
+    nothing is said of its significance: that takes a limit.
+    """
+    units = {m.name: m.unit for m in BUILTIN}
+    for metric, (value, _, _) in now.sampled.items():
+        saved = [s.value for s in entry.sampled.get(metric, ())]
+        if metric in without or not saved:
+            continue
+        unit, middle = units.get(metric, ""), median(saved)
+        change = f"{(value - middle) / middle:+.1%}" if middle else "from 0"
+        between = f", {show(min(saved), unit)} to {show(max(saved), unit)} in {len(saved)} runs"
+        yield (
+            f"{metric} {show(value, unit)} against {show(middle, unit)} in the baseline "
+            f"{name!r} ({change}{between if saved[1:] else ', of one run'}; not judged)"
+        )
+    for metric, (low, high, reason) in now.counts.items():
+        stored = entry.count(metric)
+        if metric in without or stored is None or reason or not stored.exact:
+            continue
+        if (low, high) != (stored.low, stored.high):
+            unit = units.get(metric, "")
+            yield (
+                f"{metric} {show(high, unit)} against {show(stored.high, unit)} in the baseline "
+                f"{name!r} (not judged)"
+            )
+
+
+def _is_time(judgement: Judgement) -> bool:
     unit = next((m.unit for m in BUILTIN if m.name == judgement.metric), judgement.unit)
     return unit in _TIMES
 

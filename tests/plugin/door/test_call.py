@@ -585,7 +585,7 @@ def test_a_soft_verdict_passes_with_a_line_even_where_warnings_are_errors(projec
     result.assert_outcomes(passed=4)
     result.stdout.fnmatch_lines(
         [
-            "gpuperf: *test_baseline: NO-BASELINE *no baseline of step_time is stored",
+            "gpuperf: *test_baseline: NO-BASELINE *no baseline is stored here*--gpuperf-save*",
             "gpuperf: *test_overlap: UNMEASURED *no communication*",
             "gpuperf: *test_bare: UNMEASURED *means an accelerator*",
             "gpuperf: *test_device: UNMEASURED *no limit declared for cpu",
