@@ -5,7 +5,8 @@ from __future__ import annotations
 import gzip
 import json
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from itertools import count
 from pathlib import Path
 from typing import IO
@@ -49,22 +50,59 @@ def mark_trace(
     OSError
         The destination cannot be written.
     """
+    copy_with_events(trace, lambda: path_events(trace, found), destination, bounds=bounds)
+
+
+def copy_with_events(
+    trace: Trace,
+    events: Callable[[], Iterator[str]],
+    destination: str | os.PathLike[str],
+    *,
+    bounds: Bounds = DEFAULT_BOUNDS,
+) -> None:
+    """Write the file of `trace` once more with `events` (texts of JSON) ahead of its own.
+
+    Raises
+    ------
+    TraceError
+        The source was damaged (its copy would not open), or is the destination.
+    OSError
+        The destination cannot be written.
+    """
+    refuse_damaged(trace)
+    target = Path(destination)
+    if target.exists() and Path(trace.path).exists() and target.samefile(trace.path):
+        raise TraceError(f"{trace.path}: the marked copy needs a name of its own")
+    with written_whole(target) as file:
+        _copy(trace, events(), file, bounds)
+
+
+def refuse_damaged(trace: Trace) -> None:
+    """Refuse a trace whose copy would not open.
+
+    Raises
+    ------
+    TraceError
+        The source was damaged.
+    """
     damage = sorted({f.code for f in trace.findings} & _DAMAGE)
     if damage:
         raise TraceError(
             f"{trace.path}: {', '.join(damage)}: a marked copy would not open; record it again"
         )
-    target = Path(destination)
-    if target.exists() and Path(trace.path).exists() and target.samefile(trace.path):
-        raise TraceError(f"{trace.path}: the marked copy needs a name of its own")
+
+
+@contextmanager
+def written_whole(target: Path) -> Iterator[IO[bytes] | gzip.GzipFile]:
+    """A file that appears at `target` whole or not at all, packed where its name ends in .gz."""
     part = target.with_name(f".{target.name}.{os.getpid()}.part")
     try:
         with part.open("wb") as file:
             if target.suffix == ".gz":
                 with gzip.GzipFile(target.stem, "wb", 1, file, mtime=0) as packed:
-                    _copy(trace, found, packed, bounds)
+                    yield packed
             else:
-                _copy(trace, found, file, bounds)
+                yield file
         part.replace(target)
     except BaseException:
         part.unlink(missing_ok=True)
@@ -72,7 +110,7 @@ def mark_trace(
 
 
 def _copy(
-    trace: Trace, found: Sequence[CriticalPaths], out: IO[bytes] | gzip.GzipFile, bounds: Bounds
+    trace: Trace, events: Iterator[str], out: IO[bytes] | gzip.GzipFile, bounds: Bounds
 ) -> None:
     with open_trace(trace.path) as file:
         text = Text(Unpacked(file, trace.path, bounds))
@@ -85,7 +123,7 @@ def _copy(
         rest = start[before:]
         while not rest.strip() and (more := text.read()):
             rest += more
-        for i, event in enumerate(_events(trace, found)):
+        for i, event in enumerate(events):
             out.write(b",\n" if i else b"\n")
             out.write(event.encode("ascii"))
         out.write(b"\n" if rest.lstrip()[:1] == b"]" else b",\n")
@@ -94,10 +132,15 @@ def _copy(
             rest = text.read()
 
 
-def _events(trace: Trace, found: Sequence[CriticalPaths]) -> Iterator[str]:
-    """The added events, as JSON text."""
+def free_pid(trace: Trace) -> int:
+    """A process number that no event of `trace` has."""
     used = {pid for pid, _ in trace.tracks}
-    pid = next(number for number in count(_FIRST_PID) if number not in used)
+    return next(number for number in count(_FIRST_PID) if number not in used)
+
+
+def path_events(trace: Trace, found: Sequence[CriticalPaths]) -> Iterator[str]:
+    """The critical paths as events, as JSON text."""
+    pid = free_pid(trace)
     yield _meta("process_name", pid, 0, {"name": "critical path"})
     yield _meta("process_sort_index", pid, 0, {"sort_index": -1})
     base = max(whole(trace.metadata.get("baseTimeNanoseconds")), 0)

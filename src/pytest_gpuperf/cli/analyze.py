@@ -8,6 +8,8 @@ import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from pytest_gpuperf.cli.foreign import report as report_foreign
+from pytest_gpuperf.cli.foreign import which_are_foreign
 from pytest_gpuperf.cli.html_page import write_html
 from pytest_gpuperf.cli.inputs import (
     USAGE,
@@ -20,6 +22,7 @@ from pytest_gpuperf.cli.inputs import (
 from pytest_gpuperf.cli.json_output import print_json
 from pytest_gpuperf.cli.mark import write_marked
 from pytest_gpuperf.cli.nccl_choices import read_choices, told_by_log
+from pytest_gpuperf.cli.perfetto import write_perfetto
 from pytest_gpuperf.cli.snapshots import bytes_asked, report, which_are_snapshots
 
 if TYPE_CHECKING:
@@ -33,13 +36,31 @@ def run(argv: Sequence[str]) -> int:
     """Print the analysis: 0, or 2 where an input could not be read."""
     parser = _parser()
     args = parser.parse_args(argv)
-    of_the_whole = (args.step, args.rank, args.mark, args.nccl_log, args.html)
+    of_the_whole = (args.step, args.rank, args.mark, args.nccl_log, args.html, args.perfetto)
     if args.span is not None and (args.csv or any(o is not None for o in of_the_whole)):
         parser.error("--span goes with --json only: it shows every passage of every rank")
     snapshots = which_are_snapshots(args.paths)
     if snapshots or args.fit is not None:
         return _snapshots(parser, args, snapshots)
+    foreign = which_are_foreign(args.paths)
+    if foreign:
+        return _foreign(parser, args, foreign)
     return _traces(args)
+
+
+def _foreign(
+    parser: argparse.ArgumentParser, args: argparse.Namespace, foreign: Sequence[str]
+) -> int:
+    """Print what files of other tools say; what is asked of traces only is wrong usage."""
+    if len(foreign) < len(args.paths):
+        other = next(path for path in args.paths if path not in foreign)
+        parser.error(f"{other} is of another kind than {foreign[0]}: one kind at a time")
+    of_traces = (
+        args.span, args.step, args.rank, args.mark, args.nccl_log, args.html, args.perfetto,
+    )  # fmt: skip
+    if args.csv or any(option is not None for option in of_traces):
+        parser.error("of a file of another tool there are --json and --top only")
+    return report_foreign(foreign, top=args.top, as_json=args.json)
 
 
 def _traces(args: argparse.Namespace) -> int:
@@ -73,6 +94,8 @@ def _traces(args: argparse.Namespace) -> int:
 
         print_set(found, top=args.top, step=args.step, rank=args.rank)
     marked = 0 if args.mark is None else write_marked(traces, found, args.mark)
+    if args.perfetto is not None:
+        marked = max(marked, write_perfetto(traces, found, args.perfetto))
     return USAGE if found.failed else marked
 
 
@@ -158,6 +181,12 @@ def _parser() -> argparse.ArgumentParser:
         metavar="OUT",
         help="write the trace once more to OUT (.json, .json.gz) with its critical path as tracks "
         "of its own, for Perfetto",
+    )
+    parser.add_argument(
+        "--perfetto",
+        metavar="OUT",
+        help="write the trace, or all ranks on one time axis, to OUT (.json, .json.gz) with steps, "
+        "exposed communication, idle by cause, memory and critical path as tracks",
     )
     return parser
 

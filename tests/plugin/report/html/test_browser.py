@@ -56,7 +56,9 @@ def test_a_click_sorts_by_number_and_a_second_one_turns_it(page: Path, browse: O
 def test_a_link_opens_a_test_and_its_address_opens_it_again(page: Path, browse: Open) -> None:
     driver = browse(page)
     driver.find_element("link text", "test_b.py::test_green").click()
-    titles = [h.text for h in driver.find_elements("css selector", "article h2") if h.is_displayed()]
+    titles = [
+        h.text for h in driver.find_elements("css selector", "article h2") if h.is_displayed()
+    ]
     assert titles == ["test_b.py::test_green PASS"]
     fragment = driver.current_url.partition("#")[2]
     assert driver.find_element("id", "overview").is_displayed() is False
@@ -185,7 +187,8 @@ def test_every_control_and_picture_has_a_name(page: Path, browse: Open) -> None:
     assert nameless == []
     assert driver.execute_script("return document.documentElement.lang") == "en"
     levels = driver.execute_script(
-        "return [...document.querySelectorAll('h1, h2, h3')].map(h => Number(h.tagName[1]))")
+        "return [...document.querySelectorAll('h1, h2, h3')].map(h => Number(h.tagName[1]))"
+    )
     assert levels[0] == 1
     assert all(b - a <= 1 for a, b in zip(levels, levels[1:], strict=False))
 

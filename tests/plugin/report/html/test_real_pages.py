@@ -49,7 +49,7 @@ def test_a_real_run_writes_its_page_with_the_report(tmp_path: Path, browse: Open
     """A test of the example project, as its user runs it."""
     done = subprocess.run(
         [sys.executable, "-m", "pytest", str(ROOT / "example_project" / "tests" / "test_matmul.py"),
-         "-k", "projection", "--gpuperf-report", "--gpuperf-dir", str(tmp_path), "-q",
+         "-k", "projection", "--gpuperf-report", "--gpuperf-dir", str(tmp_path),
          "-p", "no:cacheprovider"],
         cwd=ROOT / "example_project", capture_output=True, text=True, check=False, timeout=120,
     )  # fmt: skip
