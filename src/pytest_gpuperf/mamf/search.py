@@ -177,7 +177,9 @@ class Search:
         for i in range(1, 4 * count):
             points = [(_halton(i, base) + s) % 1 for base, s in zip((2, 3, 5), shift, strict=True)]
             # The square root of a uniform number is denser near 1.
-            im, in_, ik = (int(p**0.5 * size) for p, size in zip(points, sizes, strict=True))
+            im, in_, ik = (
+                min(size - 1, int(p**0.5 * size)) for p, size in zip(points, sizes, strict=True)
+            )
             wanted.append((im * sizes[1] + in_) * sizes[2] + ik)
         self._try(list(dict.fromkeys(wanted))[:count])
 
