@@ -27,7 +27,7 @@ Under torchrun the ranks that are there are used."""
 def run(argv: Sequence[str]) -> int:
     """Measure and print the sweep: 0 fine, 1 a rank failed, 2 usage."""
     args = _parser().parse_args(argv)
-    from pytest_gpuperf.cli.ranks import failed, own_world_size
+    from pytest_gpuperf.cli.ranks import cleaning_up, failed, own_world_size
     from pytest_gpuperf.distributed import plot_buckets, sweep_buckets
     from pytest_gpuperf.distributed.bucket_plot import check_plot_path
     from pytest_gpuperf.recording import Options, RecordingError
@@ -36,23 +36,24 @@ def run(argv: Sequence[str]) -> int:
     try:
         if args.plot:
             check_plot_path(args.plot)
-        sweep = sweep_buckets(
-            _make_step(args),
-            args.caps,
-            own_world_size(args.world_size),
-            backend=args.backend,
-            device=args.device,
-            options=Options(
-                warmup_s=args.warmup,
-                max_time_s=args.max_time,
-                steps=args.steps,
-                min_samples=6,  # fewer have no interval
-                measure_peak=False,
-            ),
-            folder=args.traces,
-            timeout_s=args.timeout,
-            told=_tell,
-        )
+        with cleaning_up():
+            sweep = sweep_buckets(
+                _make_step(args),
+                args.caps,
+                own_world_size(args.world_size),
+                backend=args.backend,
+                device=args.device,
+                options=Options(
+                    warmup_s=args.warmup,
+                    max_time_s=args.max_time,
+                    steps=args.steps,
+                    min_samples=6,  # fewer have no interval
+                    measure_peak=False,
+                ),
+                folder=args.traces,
+                timeout_s=args.timeout,
+                told=_tell,
+            )
         if sweep is None:
             return 0
         if args.plot:

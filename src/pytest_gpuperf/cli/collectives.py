@@ -28,23 +28,24 @@ is checked. t runs from the last rank's start to the last rank's end; the median
 def run(argv: Sequence[str]) -> int:
     """Measure and print the table: 0 fine, 1 wrong results or a rank that failed, 2 usage."""
     args = _parser().parse_args(argv)
-    from pytest_gpuperf.cli.ranks import failed, own_world_size
+    from pytest_gpuperf.cli.ranks import cleaning_up, failed, own_world_size
     from pytest_gpuperf.distributed import measure_collectives
     from pytest_gpuperf.distributed.collective_run import sizes_between
     from pytest_gpuperf.recording import RecordingError
     from pytest_gpuperf.session.ddp_failure import RankFailure
 
     try:
-        table = measure_collectives(
-            _ops(args.op),
-            sizes_between(args.min_bytes, args.max_bytes, args.factor),
-            own_world_size(args.world_size),
-            backend=args.backend,
-            dtype=args.dtype,
-            device=args.device,
-            max_time_s=args.max_time,
-            timeout_s=args.timeout,
-        )
+        with cleaning_up():
+            table = measure_collectives(
+                _ops(args.op),
+                sizes_between(args.min_bytes, args.max_bytes, args.factor),
+                own_world_size(args.world_size),
+                backend=args.backend,
+                dtype=args.dtype,
+                device=args.device,
+                max_time_s=args.max_time,
+                timeout_s=args.timeout,
+            )
     except (ValueError, RecordingError) as error:
         return failed("collectives", str(error), 2)
     except RankFailure as failure:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -95,19 +96,30 @@ def measure_collectives(
     plan, place = place_ranks(world_size, backend, here)
     cases = [{"op": op, "size": int(size), "dtype": dtype} for op in ops for size in sizes]
     work = {"cases": cases, "max_time_s": max_time_s}
-    with device_lock(rank_devices(here, world_size)):
+    with device_lock(rank_devices(here, world_size)), _stacks_folder() as stacks:
         outcomes = (
-            _launched(work, plan, world_size, timeout_s)
+            _launched(work, plan, world_size, timeout_s, stacks)
             if place is None
-            else _joined(work, plan, place, timeout_s)
+            else _joined(work, plan, place, timeout_s, stacks)
         )
     if place is not None and place.rank != 0:
         return None
     return _table(cases, [outcome.value for outcome in outcomes], plan)
 
 
+@contextmanager
+def _stacks_folder() -> Iterator[Path]:
+    """Where the stacks of a hang go: a folder that stays only if there are any."""
+    folder = Path(tempfile.mkdtemp(prefix="gpuperf-stacks-"))
+    try:
+        yield folder / "collectives"
+    finally:
+        with suppress(OSError):
+            folder.rmdir()
+
+
 def _launched(
-    work: dict[str, Any], plan: Plan, world_size: int, timeout_s: float
+    work: dict[str, Any], plan: Plan, world_size: int, timeout_s: float, stacks: Path
 ) -> list[RankOutcome]:
     from pytest_gpuperf.session.ddp import group_payload, launched
 
@@ -115,12 +127,12 @@ def _launched(
         folder = Path(scratch, "ranks")
         folder.mkdir()
         payload = {**group_payload(plan, world_size), **work}
-        # The stacks of a hang must outlive the scratch folder.
-        stacks = Path(tempfile.gettempdir(), "gpuperf-collectives")
         return launched(run_collectives, payload, plan, world_size, folder, timeout_s, stacks)
 
 
-def _joined(work: dict[str, Any], plan: Plan, place: Place, timeout_s: float) -> list[RankOutcome]:
+def _joined(
+    work: dict[str, Any], plan: Plan, place: Place, timeout_s: float, stacks: Path
+) -> list[RankOutcome]:
     from pytest_gpuperf.session.ddp_joined import join_place, together
 
     device, coordinator = join_place(place, plan.backend, plan.device_type, timeout_s)
@@ -128,7 +140,7 @@ def _joined(work: dict[str, Any], plan: Plan, place: Place, timeout_s: float) ->
     def timed() -> dict[str, Any]:
         return time_cases(coordinator, device, work, lambda _: None)
 
-    return together(timed, coordinator, timeout_s, stacks_stem=Path())
+    return together(timed, coordinator, timeout_s, stacks_stem=stacks)
 
 
 def _table(
