@@ -19,6 +19,7 @@ from pytest_gpuperf.workloads.distributed import (
     scaled_product,
     scaled_product_gradient,
     sharded_linears,
+    sharded_product,
     three_linears,
     three_linears_flops,
     three_linears_gradient_bytes,
@@ -42,12 +43,13 @@ def _tell(rank, value):
 def telling(rank, world_size):
     """The gradient of y = 7wx, and the losses of the linears under DDP and under FSDP2."""
     product = scaled_product(rank, world_size, size=3)
+    share = sharded_product(rank, world_size, size=3)
     replicated, sharded = (
         make(rank, world_size, width=16, batch=4) for make in (three_linears, sharded_linears)
     )
 
     def step():
-        gradient = product().tolist()
+        gradient = [product().tolist(), share().tolist()]
         losses = [[float(one()) for _ in range(3)] for one in (replicated, sharded)]
         _tell(rank, [gradient, *losses])
 
@@ -64,7 +66,12 @@ def told(tmp_path_factory):
 def test_the_averaged_gradient_is_seven_times_the_mean_of_x(told):
     # x is 1 on rank 0 and 2 on rank 1: 7 · 1.5 on both.
     assert scaled_product_gradient(2) == 10.5
-    assert [gradient for gradient, _, _ in told] == [[10.5] * 3] * 2
+    assert [gradient for (gradient, _), _, _ in told] == [[10.5] * 3] * 2
+
+
+def test_fsdp_leaves_each_rank_its_share_of_the_averaged_gradient(told):
+    # Of three elements the first rank holds two.
+    assert [share for (_, share), _, _ in told] == [[10.5] * 2, [10.5]]
 
 
 def test_fsdp_trains_as_ddp_does(told):
@@ -134,6 +141,7 @@ def test_the_sizes_of_the_example_are_those_that_everybody_starts_from():
         (partial(three_linears, bucket_cap_mb=float("nan")), "bucket_cap_mb is nan"),
         (partial(sharded_linears, batch=-1), "batch is -1"),
         (partial(scaled_product, size=0), "size is 0"),
+        (partial(sharded_product, size=0), "size is 0"),
     ],
 )
 def test_sizes_that_are_none_are_refused(make, reason):
