@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from gpuperf_analyzers.diff import Diff, OpTable, op_table, regression_text
     from gpuperf_analyzers.hta_adapter import to_hta
     from gpuperf_analyzers.limits import Limit, Verdict, judge, parse_limits
+    from gpuperf_analyzers.loading import LoadedReport, load_report
     from gpuperf_analyzers.metrics import Metric, Value
     from gpuperf_analyzers.registry import load_config
     from gpuperf_analyzers.set_analysis import SetAnalysis, analyze_set
@@ -26,6 +27,7 @@ _HOME = {
     "Config": "config",
     "Diff": "diff",
     "Limit": "limits",
+    "LoadedReport": "loading",
     "Metric": "metrics",
     "OpTable": "diff",
     "SetAnalysis": "set_analysis",
@@ -38,6 +40,7 @@ _HOME = {
     "analyze_set": "set_analysis",
     "judge": "limits",
     "load_config": "registry",
+    "load_report": "loading",
     "op_table": "diff",
     "parse_limits": "limits",
     "read_trace": "trace",
@@ -51,6 +54,7 @@ __all__ = [
     "Config",
     "Diff",
     "Limit",
+    "LoadedReport",
     "Metric",
     "OpTable",
     "SetAnalysis",
@@ -64,6 +68,7 @@ __all__ = [
     "analyze_set",
     "judge",
     "load_config",
+    "load_report",
     "op_table",
     "parse_limits",
     "read_trace",

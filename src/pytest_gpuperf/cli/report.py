@@ -6,14 +6,26 @@ import argparse
 from collections.abc import Sequence
 from pathlib import Path
 
-from pytest_gpuperf.cli.inputs import USAGE, add_reading, complain
+from pytest_gpuperf.cli.inputs import USAGE, complain
 
 DEFAULT_NAME = "report.html"
 
 
 def run(argv: Sequence[str]) -> int:
     """Write the page: 0, or 2 where an input cannot be read or the page cannot be written."""
-    args = _parser().parse_args(argv)
+    parser = _parser()
+    args = parser.parse_args(argv)
+    if args.schema:
+        from pytest_gpuperf.report.schema import schema_text
+
+        print(schema_text(), end="")  # noqa: T201 - the answer of the command
+        return 0
+    if not args.paths:
+        parser.error("name a report, a folder of one, or traces")
+    if args.tables is not None:
+        from pytest_gpuperf.cli.report_tables import write_report_tables
+
+        return write_report_tables(args.paths, args.tables, args.format)
     from pytest_gpuperf.report.html.opening import InputError, page_of_files
     from pytest_gpuperf.report.html.page import write_page
 
@@ -47,7 +59,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument(
         "paths",
-        nargs="+",
+        nargs="*",
         metavar="FILE|DIR",
         help="a report.json (or the folder of one, such as .gpuperf), JSON of another gpuperf "
         "command, or traces; two report.json are compared",
@@ -58,5 +70,18 @@ def _parser() -> argparse.ArgumentParser:
         metavar="PATH",
         help=f"the page (default: {DEFAULT_NAME} beside the input)",
     )
-    add_reading(parser)
+    parser.add_argument(
+        "--tables",
+        metavar="DIR",
+        help="write every table to DIR instead: of a report and its traces, or of traces",
+    )
+    parser.add_argument(
+        "--format",
+        choices=("csv", "parquet"),
+        default="csv",
+        help="of the tables (default %(default)s; parquet needs pyarrow)",
+    )
+    parser.add_argument(
+        "--schema", action="store_true", help="print the JSON Schema of report.json, and no more"
+    )
     return parser

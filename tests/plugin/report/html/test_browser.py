@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import time
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -34,8 +35,8 @@ def test_the_overview_has_each_limit_the_red_one_first(page: Path, browse: Open)
 def test_a_filter_leaves_the_rows_with_all_its_words(page: Path, browse: Open) -> None:
     driver = browse(page)
     driver.find_element("css selector", "#overview input.filter").send_keys("pass GREEN")
-    shown = [r for r in driver.find_elements("css selector", "#overview figure:first-of-type tbody tr")
-             if r.is_displayed()]  # fmt: skip
+    rows = driver.find_elements("css selector", "#overview figure:first-of-type tbody tr")
+    shown = [row for row in rows if row.is_displayed()]
     assert [row.text.split()[0] for row in shown] == ["PASS"]
     assert "1 of 3" in driver.find_element("css selector", "#overview .count").text
 
@@ -43,8 +44,10 @@ def test_a_filter_leaves_the_rows_with_all_its_words(page: Path, browse: Open) -
 def test_a_click_sorts_by_number_and_a_second_one_turns_it(page: Path, browse: Open) -> None:
     driver = browse(page)
     button = driver.find_element("css selector", '[aria-label="sort by distance"]')
-    cells = "return [...document.querySelectorAll('#overview figure:first-of-type tbody tr')]" \
-        ".map(r => r.cells[6].textContent)"  # fmt: skip
+    cells = (
+        "return [...document.querySelectorAll('#overview figure:first-of-type tbody tr')]"
+        ".map(r => r.cells[6].textContent)"
+    )
     button.click()
     assert driver.execute_script(cells) == ["−31.7%", "+47.8%", "-"]
     button.click()
@@ -190,7 +193,7 @@ def test_every_control_and_picture_has_a_name(page: Path, browse: Open) -> None:
         "return [...document.querySelectorAll('h1, h2, h3')].map(h => Number(h.tagName[1]))"
     )
     assert levels[0] == 1
-    assert all(b - a <= 1 for a, b in zip(levels, levels[1:], strict=False))
+    assert all(b - a <= 1 for a, b in pairwise(levels))
 
 
 def test_it_prints_without_its_controls(page: Path, browse: Open) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from pathlib import Path
@@ -15,6 +16,9 @@ from pytest_gpuperf.cli import main
 from pytest_gpuperf.report.html.blocks import Plot, Section, Subject
 from pytest_gpuperf.report.html.levels import Singles, chosen, row_spec
 from pytest_gpuperf.report.html.page import Page, write_page
+from pytest_gpuperf.report.schema import schema_text
+
+jsonschema = pytest.importorskip("jsonschema")
 
 _DRAW_ALL = "drawShown().then(arguments[0])"
 
@@ -54,6 +58,8 @@ def test_a_real_run_writes_its_page_with_the_report(tmp_path: Path, browse: Open
         cwd=ROOT / "example_project", capture_output=True, text=True, check=False, timeout=120,
     )  # fmt: skip
     assert f"report in {tmp_path / 'report.html'}" in done.stdout, done.stdout + done.stderr
+    schema = json.loads(schema_text())
+    jsonschema.validate(json.loads((tmp_path / "report.json").read_text("utf-8")), schema)
     driver = browse(tmp_path / "report.html")
     driver.find_element("partial link text", "test_projection_reaches").click()
     assert driver.execute_async_script(_DRAW_ALL) >= 2  # samples and timeline
