@@ -7,7 +7,7 @@ from contextlib import nullcontext
 from typing import TYPE_CHECKING, Literal
 
 from pytest_gpuperf.session.decided import samples_decide, trace_decides
-from pytest_gpuperf.session.device_lock import device_lock
+from pytest_gpuperf.session.device_lock import device_lock, rank_devices
 from pytest_gpuperf.session.judging import measurement_of, parse_region_limits
 from pytest_gpuperf.session.measurement import Measurement
 from pytest_gpuperf.session.measuring import Request, make_trace_folder, recording_options
@@ -38,7 +38,7 @@ def measure_ranks(
 
     declaration = request.declaration
     make_trace_folder(request.folder)
-    devices = _devices(request.device, world_size)
+    devices = rank_devices(request.device, world_size)
     with whole_turn() as shared, nullcontext() if shared else device_lock(devices):
         outcome = measure_ddp(
             make_step,
@@ -96,13 +96,3 @@ def run_ranks_once(
         workdir=request.folder,
         timeout_s=request.declaration.timeout_s,
     )
-
-
-def _devices(device: torch.device, world_size: int) -> list[torch.device]:
-    """The devices that the ranks may run on."""
-    import torch
-
-    if device.type != "cuda":
-        return [device]
-    count = min(world_size, torch.cuda.device_count())
-    return [torch.device("cuda", index) for index in range(count)]
