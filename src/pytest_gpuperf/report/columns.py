@@ -53,6 +53,8 @@ class Row:
     verdict: str
     cells: tuple[Cell, ...]
     notes: tuple[int, ...]
+    picture: str = ""
+    """Samples and the step's split in letters; only a terminal's table has it."""
 
 
 @dataclass(frozen=True, slots=True)

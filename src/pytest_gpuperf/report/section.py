@@ -6,6 +6,7 @@ from gpuperf_analyzers.display import harmless, show, show_interval
 from gpuperf_analyzers.failure_text import evidence_text, limit_text
 from gpuperf_analyzers.metrics import BUILTIN
 from pytest_gpuperf.report.columns import Record, notes_of, on_cpu
+from pytest_gpuperf.report.sparks import can_be_shown, sparkline, split_bar
 
 _STOPS = {
     "interval": " until the interval was narrow",
@@ -28,9 +29,21 @@ def section_text(record: Record) -> str:
     evidence = evidence_text(record.get("evidence") or {})
     if evidence:
         lines.append(f"  evidence: {evidence}")
+    lines += _drawn(record)
     lines += [f"  note: {note}" for note in notes_of(record)]
     lines += [f"  trace: {harmless(path, 400)}" for path in record.get("traces") or ()]
     return "\n".join(lines)
+
+
+def _drawn(record: Record) -> list[str]:
+    """The samples and the step's split in letters, where the output can show them."""
+    if not can_be_shown():
+        return []
+    drawn = {
+        "samples": sparkline([float(s) for s in record.get("samples_us") or ()], 48),
+        "step": split_bar(record.get("evidence") or {}, 48),
+    }
+    return [f"  {name:<8} {text}".rstrip() for name, text in drawn.items() if text]
 
 
 def _head(record: Record) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import reduce
 from itertools import combinations
 from typing import TYPE_CHECKING
@@ -22,10 +23,12 @@ from pytest_gpuperf.report.columns import (
     test_name,
     without,
 )
+from pytest_gpuperf.report.sparks import LEGEND, can_be_shown, pictures
 
 if TYPE_CHECKING:
     import pytest
     from rich.table import Table as RichTable
+    from rich.text import Text as RichText
 
 _COLOURS = {"PASS": "green", "FAIL": "bold red", "INVALID": "bold red"}
 _SOFT_COLOUR = "yellow"
@@ -79,8 +82,14 @@ def soft_lines(records: Sequence[Record]) -> list[str]:
     ]
 
 
-def render(records: Sequence[Record], *, width: int, colour: bool) -> str:
-    """The table and its notes as text no wider than `width`; escape codes only with `colour`."""
+def render(
+    records: Sequence[Record], *, width: int, colour: bool, drawn: bool | None = None
+) -> str:
+    """The table and its notes as text no wider than `width`; escape codes only with `colour`.
+
+    `drawn` says whether each result's samples and split of the step are drawn in letters, None
+    that they are where the standard output's encoding has those.
+    """
     from rich.console import Console
     from rich.text import Text
 
@@ -95,17 +104,24 @@ def render(records: Sequence[Record], *, width: int, colour: bool) -> str:
         emoji=False,
     )
     results, left_out = _fitting(results_table(records), console.width)
+    if can_be_shown() if drawn is None else drawn:
+        rows = zip(results.rows, records, strict=True)
+        results = replace(results, rows=tuple(replace(row, picture=pictures(r)) for row, r in rows))
     if console.width - _width_of_numbers(results) >= _ROOM_FOR_NAMES:
         console.print(_table(results, results.rows, header=True, names=True))
     else:
         console.print(_table(results, (), header=True, names=False))
         for row in results.rows:
             console.print(Text(row.test))
+            if row.picture:
+                console.print(Text(row.picture, style="dim"))
             console.print(_table(results, (row,), header=False, names=False))
     if left_out:
         console.print(Text(f"no room for: {', '.join(left_out)} (the report has them)"))
     for index, note in enumerate(results.notes, 1):
         console.print(Text(f"{index} {note}"))
+    if any(row.picture for row in results.rows):
+        console.print(Text(LEGEND, style="dim"))
     console.print(Text(counts(records)))
     # Trailing blanks are the renderer's padding; a table without rows leaves an empty line.
     lines = (line.rstrip() for line in out.getvalue().splitlines())
@@ -167,13 +183,22 @@ def _table(results: Table, rows: Sequence[Row], *, header: bool, names: bool) ->
             width=width,  # titles break, so that names keep their room
         )
     for row in rows:
-        cells = [Text(row.test)] if names else []
+        cells = [_name(row)] if names else []
         cells.append(Text(row.verdict, style=_colour(row)))
         cells += [Text(f"{c.text}\n{c.detail}" if c.detail else c.text) for c in row.cells]
         if results.notes:
             cells.append(Text(" ".join(map(str, row.notes))))
         table.add_row(*cells)
     return table
+
+
+def _name(row: Row) -> RichText:
+    from rich.text import Text
+
+    name = Text(row.test)
+    if row.picture:
+        name.append(f"\n{row.picture}", style="dim")
+    return name
 
 
 def _colour(row: Row) -> str:
