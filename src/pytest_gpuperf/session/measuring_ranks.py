@@ -4,16 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import nullcontext
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 from pytest_gpuperf.session.decided import samples_decide, trace_decides
 from pytest_gpuperf.session.device_lock import device_lock, rank_devices
 from pytest_gpuperf.session.judging import measurement_of, parse_region_limits
 from pytest_gpuperf.session.measurement import Measurement
 from pytest_gpuperf.session.measuring import Request, make_trace_folder, recording_options
-
-if TYPE_CHECKING:
-    import torch
 
 Backend = Literal["auto", "gloo", "nccl"]
 MakeStep = Callable[[int, int], Callable[[], object]]
