@@ -21,9 +21,13 @@ import numpy as np
 import numpy.typing as npt
 
 Floats = npt.NDArray[np.float64]
-TILES = ((256, 128, 1.0), (128, 256, 1.0), (256, 64, 0.93), (64, 256, 0.93), (128, 128, 0.96),
-         (128, 64, 0.86), (64, 128, 0.86), (64, 64, 0.72), (256, 192, 0.985),
+Tiles = tuple[tuple[int, int, float], ...]
+TILES: Tiles = ((256, 128, 1.0), (128, 256, 1.0), (256, 64, 0.93), (64, 256, 0.93),
+         (128, 128, 0.96), (128, 64, 0.86), (64, 128, 0.86), (64, 64, 0.72), (256, 192, 0.985),
          (192, 128, 0.98))  # fmt: skip
+OTHER_TILES: Tiles = ((160, 320, 1.0), (320, 160, 1.0), (224, 224, 0.99), (96, 192, 0.9),
+               (192, 96, 0.9), (96, 96, 0.8))  # fmt: skip
+"""Another library's: none of them is a tile that the search takes for ordinary."""
 
 
 @dataclass(frozen=True)
@@ -48,7 +52,10 @@ GPUS = {
 class Table:
     """Times of every shape of a grid on one GPU, and noisy calls of them."""
 
-    def __init__(self, gpu: Gpu, axes: tuple[range, range, range], seed: int) -> None:
+    def __init__(
+        self, gpu: Gpu, axes: tuple[range, range, range], seed: int, tiles: Tiles = TILES
+    ) -> None:
+        self._tiles = tiles
         self._random = np.random.default_rng(seed)
         self.axes = axes
         self.seconds = self._times(gpu)
@@ -60,7 +67,7 @@ class Table:
         m, n, k = (a.astype(np.float64) for a in np.meshgrid(*self.axes, indexing="ij"))
         per_unit = gpu.tflops * 1e12 / gpu.units
         each = []
-        for tm, tn, speed in TILES:
+        for tm, tn, speed in self._tiles:
             waves = np.ceil(np.ceil(m / tm) * np.ceil(n / tn) / gpu.units)
             inner = 2 * tm * tn * np.ceil(k / 64) * 64 / (per_unit * speed) + 1.5e-6
             each.append(waves * inner + 3e-6)
