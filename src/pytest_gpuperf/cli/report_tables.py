@@ -20,7 +20,7 @@ def write_report_tables(paths: Sequence[str], folder: str, form: Format) -> int:
     from pytest_gpuperf.report.html.opening import InputError, document
 
     try:
-        reports = [found for path in paths if (found := document(path)) is not None]
+        reports = [d for path in paths if (d := document(path)) is not None and "results" in d]
     except InputError as error:
         complain(str(error))
         return USAGE

@@ -7,7 +7,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from gpuperf_analyzers.metrics import BUILTIN
+from pytest_gpuperf.report.html.blocks import Cell, Column, Table, text_cell
 from pytest_gpuperf.report.html.comparing import comparison_page
+from pytest_gpuperf.report.html.kinds import kind_of, subject_of
+from pytest_gpuperf.report.html.model import definitions, environment_facts, unique_anchors
 from pytest_gpuperf.report.html.page import Page
 from pytest_gpuperf.report.html.sources import TraceFiles, page_of_document, page_of_traces
 from pytest_gpuperf.report.json_report import SCHEMA
@@ -41,6 +45,11 @@ def page_of_files(paths: Sequence[str]) -> Page:
         if found is None:
             raise InputError(f"{path}: is no report; name traces alone, or reports alone")
     reports = [(path, found) for path, found in documents.items() if found is not None]
+    others = [(path, found) for path, found in reports if "results" not in found]
+    if others:
+        if len(others) < len(reports):
+            raise InputError(f"{others[0][0]}: is of another kind than a report; name it alone")
+        return _results_of_commands(others)
     if len(reports) > 2:
         raise InputError(f"{len(reports)} reports: one makes a page, two are compared")
     if len(reports) == 2:
@@ -78,9 +87,42 @@ def document(path: str) -> Mapping[str, Any] | None:
     return _checked(loaded, target)
 
 
+def _results_of_commands(given: Sequence[tuple[str, Mapping[str, Any]]]) -> Page:
+    """The page of JSON that other commands wrote, a subject each."""
+    import datetime as dt
+
+    anchors = unique_anchors([path for path, _ in given])
+    subjects = []
+    for (path, found), anchor in zip(given, anchors, strict=True):
+        kind = kind_of(found)
+        assert kind is not None  # noqa: S101 - documents of no kind were left out
+        try:
+            subjects.append(subject_of(found, kind, anchor, Path(path).name))
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            said = f"{type(error).__name__}: {error}"
+            raise InputError(
+                f"{path}: is no result of gpuperf that can be shown ({said})"
+            ) from None
+    columns = (Column("what", text=True), Column("file", text=True))
+    rows = tuple(
+        (Cell(s.title, s.title, link=s.anchor), text_cell(path, 300))
+        for s, (path, _) in zip(subjects, given, strict=True)
+    )
+    return Page(
+        title=f"gpuperf: {subjects[0].title}",
+        created=dt.datetime.now(dt.timezone.utc).isoformat(timespec="seconds"),
+        facts=environment_facts(given[0][1]),
+        overview=(Table("Results", columns, rows),),
+        subjects=tuple(subjects),
+        definitions=definitions(BUILTIN),
+    )
+
+
 def _checked(loaded: object, target: Path) -> Mapping[str, Any] | None:
-    if not isinstance(loaded, Mapping) or "results" not in loaded or "schema" not in loaded:
+    if not isinstance(loaded, Mapping):
         return None
+    if "results" not in loaded or "schema" not in loaded:
+        return loaded if kind_of(loaded) is not None else None
     schema, results = loaded["schema"], loaded["results"]
     if not isinstance(schema, int) or isinstance(schema, bool):
         return None

@@ -22,6 +22,7 @@ from pytest_gpuperf.report.html.blocks import (
     words,
 )
 from pytest_gpuperf.report.html.embed import packed
+from pytest_gpuperf.report.html.sections.memory_categories import category_blocks
 from pytest_gpuperf.report.html.thinning import thinned, told
 
 
@@ -29,6 +30,8 @@ def memory_section(found: SetAnalysis) -> Section | None:
     """Of the rank whose step is longest; None where nothing was recorded."""
     rank = found.ranks[slowest_rank(found.ranks)]
     blocks: list[Block] = []
+    if rank.block is not None and rank.block.memory is not None:
+        blocks += category_blocks(rank.block.memory)
     for device in rank.devices:
         memory: MemoryResult = device.results["memory"]
         if memory.events:

@@ -84,6 +84,19 @@ function optionsOf(spec, width) {
   };
 }
 
+/* Each series on the one before: drawn from the highest down, told by its own value. */
+function stacked(options, data) {
+  const own = data.slice(1), n = data[0].length, sum = new Array(n).fill(0);
+  const raised = own.map(values => values.map((v, i) => (sum[i] += v || 0)));
+  options.series.slice(1).forEach((series, i) => {
+    series.value = (u, v, s, at) => at === null || at === undefined ? "–" : short(own[i][at], 5);
+    series.fill = () => css(COLOURS[i % 8]);
+    series.dash = undefined;
+  });
+  options.series = [options.series[0], ...options.series.slice(1).reverse()];
+  data.splice(1, own.length, ...raised.reverse());
+}
+
 function viewOf(u) {
   const all = u.data[0], ends = [all[0], all[all.length - 1]];
   let at = ends;
@@ -110,7 +123,9 @@ function viewOf(u) {
 async function drawSeries(figure, spec) {
   const room = figure.querySelector(".canvas");
   const data = await seriesOf(spec, true);
-  const u = new uPlot(optionsOf(spec, Math.max(room.clientWidth, 260)), data, room);
+  const options = optionsOf(spec, Math.max(room.clientWidth, 260));
+  if (spec.stack) stacked(options, data);
+  const u = new uPlot(options, data, room);
   return viewOf(u);
 }
 
