@@ -78,6 +78,6 @@ def training_estimate(
     kept = activation_term(c, s, batch, recompute, counting)
     other: Counting = "tensors" if counting == "megatron" else "megatron"
     return TrainingEstimate(
-        c, n, s, batch, (*states, kept), flop_terms(c, float(batch) * s, s),
+        c, n, s, batch, (*states, kept), flop_terms(c, float(batch) * s, s, count),
         activation_term(c, s, batch, recompute, other),
     )  # fmt: skip

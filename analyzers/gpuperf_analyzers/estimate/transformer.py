@@ -189,14 +189,26 @@ def training_flops(c: TransformerConfig, tokens: float, sequence: int | None = N
     return 3.0 * token_flops(c, sequence).total * tokens
 
 
+def executed_flops(c: TransformerConfig, tokens: float, sequence: int | None = None) -> float:
+    """FLOP that training on `tokens` executes with a fused attention.
+
+    It makes its scores again backward: five products instead of the four of the gradients, so
+    half of the forward attention more than the model's FLOP.
+    """
+    again = 0.5 * c.layers * token_flops(c, sequence).layer_attention
+    return training_flops(c, tokens, sequence) + again * tokens
+
+
 def six_n_d(parameters_: float, tokens: float) -> float:
     """6·N·D, FLOP: 2 a parameter and token forward, 4 backward."""
     return 6.0 * parameters_ * tokens
 
 
-def flop_terms(c: TransformerConfig, tokens: float, sequence: int) -> tuple[Term, ...]:
-    """FLOP of one step on `tokens`, as the sources count them."""
-    n = parameters(c).active
+def flop_terms(
+    c: TransformerConfig, tokens: float, sequence: int, count: float | None = None
+) -> tuple[Term, ...]:
+    """FLOP of one step on `tokens`, as the sources count them; `count` stands for N if given."""
+    n = parameters(c).active if count is None else count
     palm = (6 * n + 12 * c.layers * c.query_width * sequence) * tokens
     return (
         Term("FLOP, 6·N·D", six_n_d(n, tokens), "FLOP",

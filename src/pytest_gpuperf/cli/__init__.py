@@ -19,6 +19,7 @@ COMMANDS = {
     "check": "judge a trace by limits: exit 0 fine, 1 FAIL or INVALID, 2 unreadable",
     "collectives": "time, algorithm and bus bandwidth of collectives over sizes",
     "compare": "two traces or sets, before and after: what explains the change, op by op",
+    "estimate": "what training takes by formulas, and which layouts fit a cluster",
     "history": "each metric over the runs, where it changed, and in which commit",
     "mamf": "the maximum achievable matmul FLOPS of this device, searched and kept",
     "metrics": "every metric with unit and formula",

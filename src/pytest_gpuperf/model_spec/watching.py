@@ -12,6 +12,8 @@ from gpuperf_analyzers.estimate.spec import ModelSpec, Operation, Storage, Tenso
 if TYPE_CHECKING:
     from torch import nn
 
+_HEADS_APART = 4
+"""Dimensions of attention's tensors where heads are one: batch, heads, rows, width."""
 _TRANSPOSED = 6
 """Argument of ``aten::convolution`` that says whether it is transposed."""
 
@@ -77,6 +79,10 @@ class Watch:
         self._muted = True
         try:
             out = func(*args, **kwargs)
+            if out.dim() == _HEADS_APART:
+                # Fused kernels write row by row, all heads of a row together, so that joining
+                # the heads is a view; what stands in for them on the meta device does not.
+                out = out.transpose(1, 2).contiguous().transpose(1, 2)
         finally:
             self._muted = False
         named = [kwargs.get(key) for key in ("query", "key", "value")[len(args) :]]
