@@ -50,3 +50,10 @@ def test_step_fits_its_memory(gpuperf, step):
 @pytest.mark.gpuperf(min_throughput={"cpu": "50items/s", "default": "5000items/s"})
 def test_tokens_per_second(gpuperf, step, tokens):
     gpuperf.run(step, tokens=tokens.numel())
+
+
+# Held to what gpuperf-baselines/ says, to the last call: counts do not depend on how fast or how
+# busy the machine is. `pytest --gpuperf-save` saved them; `gpuperf baseline update` accepts others.
+@pytest.mark.gpuperf(exact=["kernel_launches", "host_syncs", "host_to_device", "flops"])
+def test_step_does_what_it_did(gpuperf, step):
+    gpuperf(step)

@@ -151,11 +151,16 @@ class StoredBaselines:
                 near.append((len(clauses), "; ".join(clauses), file, entry))
         if not near:
             return nothing
-        usable = [n for n in near if counts_agree(n[2].key, now.key)] if self._across_cpus else []
+        usable = [n for n in near if self._across_cpus and self._counts_agree(n[2], n[3], now)]
         _, differ, file, entry = min(usable or near, key=lambda n: (n[0], n[1]))
         if usable and entry.conditions.get("ranks") == now.conditions.get("ranks"):
             return Found(entry, file.baselines[self._name], counts_only=differ)
         return Found(verdict=Verdict.INCOMPARABLE, reason=differ)
+
+    def _counts_agree(self, file: EnvironmentFile, entry: Entry, now: Observation) -> bool:
+        runs = file.baselines[self._name].runs
+        others = next((r.others for r in reversed(runs) if r.number in entry.runs), {})
+        return counts_agree({**others, **file.key}, {**now.others, **now.key})
 
     def _judge(
         self, limit: Limit, found: Found, now: Observation, observed: Observed

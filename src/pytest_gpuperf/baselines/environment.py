@@ -1,8 +1,9 @@
 """Which environments can be compared: the key of a baseline, and what differs between two.
 
 On a GPU: the driver's name of the device, driver, CUDA (or HIP), torch, the power limit and the
-clock policy. On a CPU: its model, the cores that this process may use, torch. What is not in the
-key (Python, the kernel, cuDNN, threads) does not forbid a comparison: it is listed.
+clock policy. On a CPU: its model, the cores that this process may use, torch and its threads (with
+one, some ops take another path and call other ops). What is not in the key (Python, the kernel,
+cuDNN) does not forbid a comparison: it is listed.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import re
 from collections.abc import Mapping
 
 ON_GPU = ("device", "driver", "cuda", "hip", "torch", "power_limit", "clocks")
-ON_CPU = ("device", "cpu_model", "cores", "torch")
+ON_CPU = ("device", "cpu_model", "cores", "threads", "torch")
 _NOT_CONDITIONS = frozenset({"commit", *ON_GPU, *ON_CPU})
 _NAMES = {
     "device": "device", "driver": "driver", "cuda": "CUDA", "hip": "HIP", "torch": "torch",
@@ -21,8 +22,7 @@ _NAMES = {
 }  # fmt: skip
 _LONGEST_STEM = 80
 _DIGEST = 8
-COUNT_KEY = ("device", "torch")
-"""What counts on a CPU depend on, where a project lets them be compared across CPUs."""
+_MACHINES = ("x86_64", "aarch64", "arm64", "ppc64le", "riscv64")
 
 
 def key_of(environment: Mapping[str, str], device_type: str) -> dict[str, str]:
@@ -48,12 +48,12 @@ def others_of(environment: Mapping[str, str], key: Mapping[str, str]) -> dict[st
 
 def stem(key: Mapping[str, str]) -> str:
     """Name of the key's file, without its suffix: readable, and different for each key."""
-    parts = []
-    for name in ("device", "cpu_model", "cores", "torch", "cuda"):
-        if key.get(name):
-            title = {"cores": f"{key[name]}-cores", "torch": f"torch-{key[name]}",
-                     "cuda": f"cuda-{key[name]}"}.get(name, key[name])  # fmt: skip
-            parts.append(title)
+    titles = {"cores": "{}-cores", "threads": "{}-threads", "torch": "torch-{}", "cuda": "cuda-{}"}
+    parts = [
+        titles.get(name, "{}").format(key[name])
+        for name in ("device", "cpu_model", *titles)
+        if key.get(name)
+    ]
     text = re.sub(r"\([^)]*\)|\bCPU\b|@.*?GHz", "", " ".join(parts)) if parts else "unknown"
     plain = re.sub(r"[^a-z0-9.]+", "-", text.lower()).strip("-.") or "unknown"
     if key.get("device") == "cpu":
@@ -75,9 +75,28 @@ def differences(before: Mapping[str, str], after: Mapping[str, str]) -> tuple[st
 
 
 def counts_agree(before: Mapping[str, str], after: Mapping[str, str]) -> bool:
-    """Whether counts of two CPU environments may be compared where a project allows it."""
-    on_cpu = before.get("device") == after.get("device") == "cpu"
-    return on_cpu and all(before.get(n) == after.get(n) for n in COUNT_KEY)
+    """Whether counts of two CPU environments may be compared where a project allows it.
+
+    These are the ops that a release of torch calls: whichever of its builds it is (``+cpu``), on
+    one instruction set, with one thread or with several.
+
+    Parameters
+    ----------
+    before, after
+        Key and other conditions of each, together.
+    """
+    if not before.get("device") == after.get("device") == "cpu":
+        return False
+    releases = [(e.get("torch") or "").partition("+")[0] for e in (before, after)]
+    alone = [e.get("threads") == "1" for e in (before, after)]
+    same = releases[0] == releases[1] and alone[0] == alone[1]
+    return bool(releases[0]) and same and _machine(before) == _machine(after)
+
+
+def _machine(environment: Mapping[str, str]) -> str:
+    """The instruction set that the platform's name tells, "" where it does not."""
+    platform = environment.get("platform", "")
+    return next((machine for machine in _MACHINES if machine in platform), "")
 
 
 def _said(name: str, environment: Mapping[str, str]) -> str:
