@@ -28,6 +28,8 @@ _LOOK_AT: Mapping[str, str] = {
     "device_to_host": "copies that could stay on the device or be made once",
     "peak_memory": "what was alive at the peak",
     "peak_memory_growth": "what was alive at the peak",
+    "speedup": "what the two callables do differently",
+    "bandwidth": "whether the work fills the device, and what it moves beside the declared bytes",
     "tflops": "the ops that take time without FLOPs, and their dtypes and shapes",
     "mfu": "the ops that take time without FLOPs, and their dtypes and shapes",
     "hfu": "the ops that take time without FLOPs, and their dtypes and shapes",
@@ -199,5 +201,8 @@ def _next_text(judged: Sequence[Mapping[str, Any]], traces: Sequence[str]) -> st
     look = "; ".join(looks) or "what the run left"
     if not traces:
         return f"look at: {look} (no trace was written)"
+    if len(traces) == 2 and any(j["metric"] == "speedup" for j in judged):
+        slow, fast = harmless(traces[1], 300), harmless(traces[0], 300)
+        return f"look at: {look}: gpuperf compare {slow} {fast}"
     more = f" and {len(traces) - 1} more" if len(traces) > 1 else ""
     return f"look at: {look}: gpuperf analyze {harmless(traces[0], 300)}{more}"

@@ -10,9 +10,13 @@ from typing import Any
 
 from gpuperf_analyzers._version import __version__
 
-_HOME = {"Gpuperf": "pytest_gpuperf.session", "region": "pytest_gpuperf.recording"}
+_HOME = {
+    "Gpuperf": "pytest_gpuperf.session",
+    "ratio": "pytest_gpuperf.session.pairs",
+    "region": "pytest_gpuperf.recording",
+}
 
-__all__ = ["Gpuperf", "__version__", "region"]
+__all__ = ["Gpuperf", "__version__", "ratio", "region"]
 
 
 def __getattr__(name: str) -> Any:

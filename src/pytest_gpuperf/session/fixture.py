@@ -5,8 +5,9 @@ from __future__ import annotations
 import shutil
 from collections import Counter
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, Literal, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, NoReturn, TypeVar, cast
 
 import pytest
 
@@ -23,8 +24,11 @@ if TYPE_CHECKING:
     from gpuperf_analyzers.limits import Limit
     from pytest_gpuperf.recording.regions import Region
     from pytest_gpuperf.session.measuring import Request
+    from pytest_gpuperf.session.ready import Ready
     from pytest_gpuperf.session.run import Run
 
+A = TypeVar("A")
+B = TypeVar("B")
 T = TypeVar("T")
 
 DISABLED = "measuring is disabled (--gpuperf-disable)"
@@ -162,36 +166,75 @@ class Gpuperf:
         """
         __tracebackhide__ = True
         self._begin(name)
-        declaration = self._declared(
-            items=items,
-            tokens=tokens,
-            flops=flops,
-            bytes=bytes,
-            warmup=warmup,
-            max_time=max_time,
-            steps=steps,
-        )
-        if not callable(fn):
-            raise pytest.UsageError(f"gpuperf: {fn!r} is not a function to measure")
-        for word, function in (("setup", setup), ("teardown", teardown)):
-            if function is not None and not callable(function):
-                raise pytest.UsageError(f"gpuperf: {word}={function!r} is not a function")
+        found = self._ready(fn, name)
+        written = {"items": items, "tokens": tokens, "flops": flops, "bytes": bytes}
+        times = {"warmup": warmup, "max_time": max_time, "steps": steps}
+        declaration = self._declared(**found.beside({**written, **times}))
+        _refuse_no_functions(setup=setup, teardown=teardown)
         if self._run.disabled:
-            return self._once(fn, setup, teardown, name)
-        if clock_is_replaced():  # before anything of ours takes it for the machine's
-            self._refuse(name, REPLACED)
-        from pytest_gpuperf.recording import RecordingError
+            return cast("T", self._once(found.step, setup, teardown, name))
         from pytest_gpuperf.session.measuring import measure
 
-        request = self._request(name, declaration)
+        request = self._timed_request(name, declaration, found)
+        return cast("T", self._measured(name, measure, found.step, setup, teardown, request))
+
+    def ratio(
+        self,
+        fast: Callable[[], A],
+        slow: Callable[[], B],
+        *,
+        min_speedup: object = None,
+        setup: Callable[[], object] | None = None,
+        teardown: Callable[[], object] | None = None,
+        warmup: str | None = None,
+        max_time: str | None = None,
+        steps: int | None = None,
+        name: str = "",
+    ) -> tuple[A, B]:
+        """Measure `fast` against `slow`, timed in turn; return what their first calls returned.
+
+        The result is that of `fast`, with the metric ``speedup``: the median of the pairs' ratios
+        slow / fast, and its 95% interval.
+
+        Parameters
+        ----------
+        fast, slow
+            The workloads.
+        min_speedup
+            ``2``, ``"2x"`` or a mapping by device, as in the marker.
+        setup, teardown
+            Called before and after each call of either, outside the timed part.
+        warmup, max_time, steps
+            As in the marker, for this measurement only; each of the two is warmed up so long.
+        name
+            Tells several measurements of one test apart.
+
+        Raises
+        ------
+        pytest.UsageError
+            One of the two is not callable, or a keyword cannot be understood.
+        """
+        __tracebackhide__ = True
+        self._begin(name)
+        from pytest_gpuperf.session.pairs import measure_pair, with_speedup
+
+        first, second = self._ready(fast, name), self._ready(slow, name)
+        times = {"warmup": warmup, "max_time": max_time, "steps": steps}
+        declaration = self._declared(**first.beside(times))
         try:
-            value, measurement = measure(fn, setup, teardown, request)
-        except RecordingError as error:
-            self._refuse(name, str(error))
-        except BaseException as error:  # noqa: BLE001 - passed on, untouched but for our frames
-            raise without_our_frames(error)  # noqa: B904 - it is the same exception
-        self._keep(measurement)
-        return value
+            limits = with_speedup(declaration.limits, min_speedup, self._run.metrics())
+        except LimitError as error:
+            raise pytest.UsageError(f"gpuperf.ratio: {error}") from None
+        _refuse_no_functions(setup=setup, teardown=teardown)
+        if self._run.disabled:
+            value = self._once(first.step, setup, teardown, name)
+            self.kept.pop()
+            return cast("tuple[A, B]", (value, self._once(second.step, setup, teardown, name)))
+        request = self._timed_request(name, replace(declaration, limits=limits), first, second)
+        pair = (first.step, second.step)
+        return cast(
+            "tuple[A, B]", self._measured(name, measure_pair, pair, setup, teardown, request)
+        )
 
     def ddp(
         self,
@@ -301,6 +344,52 @@ class Gpuperf:
         except LimitError as error:
             raise pytest.UsageError(f"gpuperf: {error}") from None
 
+    def _ready(self, fn: object, name: str) -> Ready:
+        """`fn` ready to be called; a workload that cannot run here skips, a wrong one fails."""
+        __tracebackhide__ = True
+        from pytest_gpuperf.session.ready import is_workload, ready
+
+        if not is_workload(fn):
+            try:
+                return ready(fn, lambda: self.device)
+            except ValueError as error:
+                raise pytest.UsageError(str(error)) from None
+        from pytest_gpuperf.workloads.workload import UnavailableError, WrongResultError
+
+        try:
+            return ready(fn, lambda: self.device)
+        except UnavailableError as error:
+            pytest.skip(f"{Verdict.UNMEASURED}: {error}")
+        except WrongResultError as error:
+            self._refuse(name, str(error))
+
+    def _timed_request(self, name: str, declaration: Declaration, *found: Ready) -> Request:
+        """What to measure, where times of it would be worth anything."""
+        __tracebackhide__ = True
+        if clock_is_replaced():  # before anything of ours takes it for the machine's
+            self._refuse(name, REPLACED)
+        untimed = next((each.untimed for each in found if each.untimed), "")
+        if untimed:
+            pytest.skip(f"{Verdict.UNMEASURED}: right, by its reference; {untimed}")
+        notes = tuple(note for each in found for note in each.notes)
+        return replace(self._request(name, declaration), notes=notes)
+
+    def _measured(
+        self, name: str, measure: Callable[..., tuple[Any, Measurement]], *given: object
+    ) -> Any:
+        """What `measure` gives for the test, its measurement kept."""
+        __tracebackhide__ = True
+        from pytest_gpuperf.recording import RecordingError
+
+        try:
+            value, measurement = measure(*given)
+        except RecordingError as error:
+            self._refuse(name, str(error))
+        except BaseException as error:  # noqa: BLE001 - passed on, untouched but for our frames
+            raise without_our_frames(error)  # noqa: B904 - it is the same exception
+        self._keep(measurement)
+        return value
+
     def _once(
         self,
         fn: Callable[[], T],
@@ -349,3 +438,10 @@ class Gpuperf:
 
     def _keep(self, measurement: Measurement) -> None:
         self.kept.append(measurement)
+
+
+def _refuse_no_functions(**functions: object) -> None:
+    __tracebackhide__ = True
+    for word, function in functions.items():
+        if function is not None and not callable(function):
+            raise pytest.UsageError(f"gpuperf: {word}={function!r} is not a function")

@@ -56,6 +56,8 @@ class Request:
         What the measurement is called in a baseline: ``#2`` for a second one without a name.
     baselines
         Whom to ask for what earlier runs measured; None where nobody keeps any.
+    notes
+        What is told with the measurement.
     """
 
     name: str
@@ -67,6 +69,7 @@ class Request:
     test: str = ""
     stored_as: str = ""
     baselines: Baselines | None = None
+    notes: tuple[str, ...] = ()
 
 
 def recording_options(declaration: Declaration) -> Options:
@@ -182,7 +185,7 @@ def measure(
         config=request.config,
         declaration=request.declaration,
         region_limits=regions,
-        notes=waiting_notes(waited_s),
+        notes=(*request.notes, *waiting_notes(waited_s)),
         test=request.test,
         stored_as=request.stored_as,
         baselines=request.baselines,
