@@ -12,6 +12,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
+from gpuperf_analyzers.memory_block import MemoryBlock, parse_memory_block
+
 SCHEMA = 1
 # 1: first version.
 
@@ -75,6 +77,10 @@ class LiveBlock:
         Bytes of tensors alive when the profile began, by storage; None where unknown.
     peak_bytes
         Peak of allocated memory as the allocator told (CUDA); None on CPU.
+    peak_reserved_bytes
+        Peak of what the allocator held from the device meanwhile (CUDA); None on CPU.
+    estimate_bytes
+        Declared estimate of the step's peak memory (``estimate=``); None where not declared.
     tf32
         Whether float32 matmuls may use TF32; None where not applicable.
     peak_tflops
@@ -96,6 +102,8 @@ class LiveBlock:
         Why one of them is not known, by metric.
     torch_counts_later
         What the calls past the first added to them: 0 where only the first call compiled.
+    memory
+        Memory by category, where that was asked for; None where it was not.
     environment
         Versions and names (torch, CUDA, driver, python, host cores).
     notes
@@ -126,6 +134,8 @@ class LiveBlock:
     items_unit: str = "items"
     alive_bytes: int | None = None
     peak_bytes: int | None = None
+    peak_reserved_bytes: int | None = None
+    estimate_bytes: int | None = None
     tf32: bool | None = None
     peak_tflops: Mapping[str, float] = field(default_factory=dict)
     mamf_tflops: Mapping[str, float] = field(default_factory=dict)
@@ -136,6 +146,7 @@ class LiveBlock:
     torch_counts: Mapping[str, int] = field(default_factory=dict)
     torch_counts_absent: Mapping[str, str] = field(default_factory=dict)
     torch_counts_later: Mapping[str, int] = field(default_factory=dict)
+    memory: MemoryBlock | None = None
     environment: Mapping[str, str] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
 
@@ -165,7 +176,15 @@ def parse_live_block(raw: object) -> LiveBlock:
 
 _STRINGS = {"l2", "name", "device", "device_type", "timer", "stop", "flops_source", "items_unit"}
 _COUNTS = {"schema", "steps", "warmup_calls"}
-_OPTIONAL_COUNTS = {"flops", "model_flops", "bytes_moved", "alive_bytes", "peak_bytes"}
+_OPTIONAL_COUNTS = {
+    "flops",
+    "model_flops",
+    "bytes_moved",
+    "alive_bytes",
+    "peak_bytes",
+    "estimate_bytes",
+    "peak_reserved_bytes",
+}
 
 
 def _checked(key: str, value: Any) -> Any:
@@ -174,18 +193,14 @@ def _checked(key: str, value: Any) -> Any:
         return _typed(key, value, str)
     if key in _COUNTS:
         return _count(key, value)
-    if key in _OPTIONAL_COUNTS:
-        return None if value is None else _count(key, value)
+    if key in _OPTIONAL:
+        return None if value is None else _OPTIONAL[key](key, value)
     if key in {"samples_us", "beside_us"}:
         return _numbers(key, value)
     if key == "throttled_samples":
         return tuple(_count(key, v) for v in _typed(key, value, list, tuple))
     if key in {"warmup_us", "first_call_us"}:
         return _number(key, value)
-    if key == "items":
-        return None if value is None else _number(key, value)
-    if key == "tf32":
-        return None if value is None else _typed(key, value, bool)
     if key == "notes":
         return tuple(_typed(key, v, str) for v in _typed(key, value, list, tuple))
     mapping = {_typed(key, k, str): v for k, v in _typed(key, value, Mapping).items()}
@@ -221,6 +236,12 @@ def _summary(key: str, value: Any) -> dict[str, float]:
     return {_typed(key, k, str): _number(key, v) for k, v in _typed(key, value, Mapping).items()}
 
 
+_OPTIONAL: dict[str, Callable[[str, Any], Any]] = {
+    **dict.fromkeys(_OPTIONAL_COUNTS, _count),
+    "items": _number,
+    "tf32": lambda key, value: _typed(key, value, bool),
+    "memory": lambda _, value: parse_memory_block(value),
+}
 _MAPPING_VALUE: dict[str, Callable[[str, Any], Any]] = {
     "flops_by_dtype": _count,
     "flops_by_op": _count,

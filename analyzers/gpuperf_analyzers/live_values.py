@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from gpuperf_analyzers.hardware import find_peak, peak_tflops
 from gpuperf_analyzers.hookspecs import Peak
 from gpuperf_analyzers.live_block import TIMERS, LiveBlock
+from gpuperf_analyzers.live_memory import memory_values
 from gpuperf_analyzers.metrics import Value, absent
 from gpuperf_analyzers.stats import median_value, p99_value
 from gpuperf_analyzers.telemetry import telemetry_values
@@ -48,7 +49,8 @@ def live_values(
         Multiprocessors of the device, which tell a partition from the whole.
     """
     values = [*_times(block), *_flop_rates(block, peaks, recomputation, sms)]
-    values += [*_memory(block, growth_bytes), *_counts(block), *telemetry_values(block, peaks, sms)]
+    values += [*_memory(block, growth_bytes), *memory_values(block), *_counts(block)]
+    values += telemetry_values(block, peaks, sms)
     return {value.name: value for value in values}
 
 
@@ -220,6 +222,23 @@ def undeclared_peak(device: str) -> str:
 
 
 def _memory(block: LiveBlock, growth_bytes: float | None) -> Iterator[Value]:
+    for value in _peak_memory(block, growth_bytes):
+        yield value
+        yield _over_estimate(block, value)
+
+
+def _over_estimate(block: LiveBlock, peak: Value) -> Value:
+    """How far the peak is above what was declared to be enough."""
+    if not block.estimate_bytes:
+        return absent("over_estimate", "no estimate= declared for a step")
+    if peak.value is None:
+        return absent("over_estimate", peak.absent_reason or "the peak is not known")
+    return Value(
+        "over_estimate", peak.value / block.estimate_bytes - 1, source=f"declared, {peak.source}"
+    )
+
+
+def _peak_memory(block: LiveBlock, growth_bytes: float | None) -> Iterator[Value]:
     if block.peak_bytes is not None:
         yield Value("peak_memory", float(block.peak_bytes), source="the allocator's own peak")
     elif block.alive_bytes is None:

@@ -14,7 +14,7 @@ import numpy as np
 
 from gpuperf_analyzers.config import Config
 from gpuperf_analyzers.metrics import Value, absent
-from gpuperf_analyzers.stats import worst_value
+from gpuperf_analyzers.stats import trend_value, worst_value
 from gpuperf_analyzers.trace.classify import Device
 from gpuperf_analyzers.trace.links import nesting
 from gpuperf_analyzers.trace.model import I64, Bool, MemoryEvents, Trace
@@ -69,8 +69,9 @@ class MemoryResult:
     ``freed_older`` counts frees of memory older than the recording. ``unaccounted_bytes`` is what
     the recorded totals changed by and the events do not explain: events were lost where it is not
     0. ``absent_reason`` says why there is no peak, "" where there is one. ``step_names``,
-    ``step_allocations`` and ``step_peaks`` are of each step: its name, how many allocations its
-    host's side made, and the largest growth reached meanwhile; empty where there are no steps.
+    ``step_allocations``, ``step_peaks`` and ``step_levels`` are of each step: its name, how many
+    allocations its host's side made, the largest growth reached meanwhile and the growth at its
+    end; empty where there are no steps.
     """
 
     device: Device
@@ -96,17 +97,27 @@ class MemoryResult:
     step_names: tuple[str, ...] = ()
     step_allocations: tuple[int, ...] = ()
     step_peaks: tuple[int, ...] = ()
+    step_levels: tuple[int, ...] = ()
 
     def metrics(self) -> Iterator[Value]:
-        """``peak_memory_growth`` and ``allocations``."""
+        """``peak_memory_growth``, ``allocations``, ``memory_growth``, ``reserved_over_allocated``.
+
+        The last where the allocator recorded its totals.
+        """
         if self.absent_reason:
             yield absent("peak_memory_growth", self.absent_reason, source=SOURCE)
             yield absent("allocations", self.absent_reason, source=SOURCE)
+            yield absent("memory_growth", self.absent_reason, source=SOURCE)
             return
         yield Value("peak_memory_growth", float(self.peak_growth), source=SOURCE)
+        if self.total_peak and self.reserved_peak:
+            ratio = self.reserved_peak / self.total_peak
+            yield Value("reserved_over_allocated", ratio, source=f"{SOURCE}, totals")
         if self.step_names:
             yield worst_value("allocations", self.step_allocations, self.step_names, SOURCE)
+            yield trend_value("memory_growth", self.step_levels, f"{SOURCE}, after each step")
         else:
+            yield absent("memory_growth", "the trace has no steps (ProfilerStep annotations)")
             whole = sum(op.allocations for op in self.by_op)
             yield Value("allocations", float(whole), source=f"{SOURCE}, whole trace")
 
@@ -179,28 +190,30 @@ def analyze(trace: Trace, config: Config, device: Device) -> MemoryResult:
         step_names=stepped[0],
         step_allocations=stepped[1],
         step_peaks=stepped[2],
+        step_levels=stepped[3],
     )
 
 
-_Stepped = tuple[tuple[str, ...], tuple[int, ...], tuple[int, ...]]
-_NO_STEPS: _Stepped = ((), (), ())
+_Stepped = tuple[tuple[str, ...], tuple[int, ...], tuple[int, ...], tuple[int, ...]]
+_NO_STEPS: _Stepped = ((), (), (), ())
 
 
 def _by_step(
     trace: Trace, config: Config, device: Device, at: I64, size: I64, growth: I64
 ) -> _Stepped:
-    """Name, number of allocations and largest growth of each step, by its span on the host.
+    """Name, allocations, largest growth and last growth of each step, by its span on the host.
 
     In a step without an event the growth stays what the last event left.
     """
-    names, counts, peaks = [], [], []
+    names, counts, peaks, levels = [], [], [], []
     for step in steps(trace, device, config):
         first, last = np.searchsorted(at, (step.host_start, step.host_end), side="left").tolist()
         names.append(step.name)
         counts.append(int((size[first:last] > 0).sum()))
         before = int(growth[first - 1]) if first else 0
         peaks.append(max([before, *growth[first:last].tolist()]))
-    return tuple(names), tuple(counts), tuple(peaks)
+        levels.append(int(growth[last - 1]) if last else 0)
+    return tuple(names), tuple(counts), tuple(peaks), tuple(levels)
 
 
 def _on(m: MemoryEvents, device: Device) -> Bool:

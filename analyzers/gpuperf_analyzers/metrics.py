@@ -244,9 +244,31 @@ BUILTIN: tuple[Metric, ...] = (
     Metric("peak_memory_growth", "bytes", "lower", "run", "largest",
            "largest sum of allocations minus frees since the recording began", _DESIGN, "same",
            "peak memory growth"),
+    *(
+        Metric(f"{name}_memory", "bytes", "lower", "run", "largest over the profiled steps",
+               formula, _DESIGN, "same", f"{name} memory")
+        for name, formula in (
+            ("parameter", "parameters and buffers of modules, leaves that require a gradient"),
+            ("gradient", "gradients of parameters (.grad)"),
+            ("optimizer", "tensors in the state of optimizers"),
+            ("activation", "made from parameters by a forward pass, alive when a backward begins"),
+            ("input", "what the step was given or reads, and makes without parameters for them"),
+            ("temporary", "everything else that the steps allocate"),
+            ("unknown", "alive before the steps, owned by nothing known and not read by them"),
+        )
+    ),
+    Metric("memory_growth", "bytes", "lower", "run", "Theil-Sen slope over steps",
+           "median of the slopes of all pairs of memory levels after a step, a step", "Sen (1968)",
+           "same", "memory growth per step"),
+    Metric("reserved_over_allocated", "x", "lower", "run", "largest of each",
+           "peak of memory reserved by the allocator / peak of memory allocated",
+           "torch.cuda.memory_stats", "no", "reserved over allocated"),
     Metric("allocations", "count", "lower", "step", "worst step",
            "allocations that begin in the step", "[memory] events (profile_memory=True)", "same",
            "allocations"),
+    Metric("over_estimate", "fraction", "lower", "run", "largest",
+           "peak_memory / declared estimate (estimate=) - 1; below 0 where it takes less", _DESIGN,
+           "same", "over the estimate"),
     Metric("first_call", "us", "lower", "run", "one call",
            "wall time of the first call: compilation, autotuning and set-up are in it", _DESIGN,
            "same", "first call"),
@@ -310,6 +332,16 @@ BUILTIN: tuple[Metric, ...] = (
     _gpm("fp16_active", "time in which the FP16 pipes work / time", "FP16 active"),
 )  # fmt: skip
 """Every built-in metric, in the order of tables."""
+
+MEMORY_BY_CATEGORY: tuple[str, ...] = (
+    "parameter_memory", "gradient_memory", "optimizer_memory", "activation_memory",
+    "input_memory", "temporary_memory", "unknown_memory",
+)  # fmt: skip
+"""Metrics of a live run's pass that gives every byte a category."""
+MEMORY_LIMITS: frozenset[str] = frozenset(
+    {*MEMORY_BY_CATEGORY, "peak_memory", "peak_memory_growth", "memory_growth"}
+)
+"""Metrics whose limits want that pass: judged by it, or explained by it."""
 
 TELEMETRY: frozenset[str] = frozenset(m.name for m in BUILTIN if m.source.startswith("NVML"))
 """Metrics that NVML's counters give while a live run is sampled."""

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-from gpuperf_analyzers.metrics import Value
+from gpuperf_analyzers.metrics import Value, absent
 
 CONFIDENCE = 0.95
 FEWEST_SAMPLES = 6
@@ -134,6 +134,28 @@ def p99_value(name: str, samples: Numbers, source: str = "", at: str = "") -> Va
         name, quantile(kept, 0.99), quantile_interval(kept, 0.99), len(kept), source, at=at,
         samples=kept,
     )  # fmt: skip
+
+
+FEWEST_FOR_A_TREND = 6
+"""Fewer points than this have no interval of a slope that says anything."""
+
+
+def trend_value(name: str, levels: Numbers, source: str = "") -> Value:
+    """The slope of `levels` over their number, a step each, as a Value with its 95% interval.
+
+    Theil and Sen: the median of the slopes of all pairs, which up to 29% of outliers do not move;
+    the interval is by order statistics of the slopes (Sen, 1968). Absent with less than
+    :data:`FEWEST_FOR_A_TREND` levels.
+    """
+    kept = [float(level) for level in levels]
+    if len(kept) < FEWEST_FOR_A_TREND:
+        reason = f"a trend needs {FEWEST_FOR_A_TREND} steps or more, and there are {len(kept)}"
+        return absent(name, reason, source=source)
+    from scipy.stats import theilslopes
+
+    # From 0 on: levels of gigabytes would cost the slopes their last digits.
+    slope, _, low, high = theilslopes([level - kept[0] for level in kept], alpha=0.95)
+    return Value(name, float(slope), (float(low), float(high)), len(kept), source)
 
 
 def worst_value(

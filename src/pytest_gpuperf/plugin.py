@@ -64,6 +64,7 @@ _INI_HELP = {
     "timeout": 'time limit of the ranks of one gpuperf.ddp call ("60s")',
     "timer": "wall, event, graph or kernel (by default event on CUDA, wall elsewhere)",
     "l2": "a GPU's L2 cache before each sample: hot or cold",
+    "breakdown": "whether memory is broken down by category (true, false)",
     "dtype": "dtype that declared FLOPs are executed in",
     "device": "device to measure on",
 }
@@ -119,7 +120,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         help="measure the git revision REV too, in pairs of processes, and judge max_regression "
         "and exact by the difference",
     )  # fmt: skip
-    value("pairs", "N", "most pairs of processes of --gpuperf-against (24)", "24")
+    value("pairs", "N", "most pairs of processes of --gpuperf-against (32)", "32")
     value("against-env", "PYTHON", "the Python or environment folder that the revision runs on")
     value("against-setup", "COMMAND", "run in the revision's checkout first, to build it")
     value("device", "DEVICE", "device to measure on: cpu, cuda or cuda:N")

@@ -42,6 +42,8 @@ class Watched:
         Why NVML told nothing, or nothing more; None where all went well.
     throttled
         Places of the samples that were taken while the clock was held down.
+    peak_reserved_bytes
+        The most that the allocator held from the device while they were taken.
     """
 
     samples: Samples
@@ -49,6 +51,7 @@ class Watched:
     telemetry: Telemetry
     absent_reason: str | None
     throttled: tuple[int, ...] = ()
+    peak_reserved_bytes: int | None = None
 
 
 def watch(
@@ -72,12 +75,13 @@ def watch(
     with TelemetrySampler(uuids) as sampler:
         samples = run()
     peak_bytes = int(cuda.max_memory_allocated(device))
+    reserved_bytes = int(cuda.max_memory_reserved(device))
     seen, throttled = telemetry_of(sampler), throttled_samples(sampler.watched, samples.rounds)
     if loop is not None:
         with TelemetrySampler(uuids, dcgm=True) as sampler:
             calls = loop(min(samples.us))
         seen = joined(seen, telemetry_of(sampler, calls))
-    return Watched(samples, peak_bytes, seen, sampler.absent_reason, throttled)
+    return Watched(samples, peak_bytes, seen, sampler.absent_reason, throttled, reserved_bytes)
 
 
 def looped(

@@ -36,7 +36,7 @@ def input_notes(step: Callable[..., object], device: torch.device) -> tuple[str,
     torch = import_torch()
     notes = []
     seen: set[int] = set()
-    for value in _inputs(step):
+    for value in inputs_of(step):
         if len(seen) >= _MOST_TENSORS:
             break
         # By type: asking a lazy proxy for its class would run it.
@@ -52,7 +52,8 @@ def input_notes(step: Callable[..., object], device: torch.device) -> tuple[str,
     return tuple(dict.fromkeys(notes))
 
 
-def _inputs(step: Callable[..., object]) -> Iterator[Any]:
+def inputs_of(step: Callable[..., object]) -> Iterator[Any]:
+    """What `step` was given, closes over, has as defaults or names among its module's globals."""
     function: Any = step
     while isinstance(function, functools.partial):
         yield from _flat([*function.args, *function.keywords.values()])

@@ -43,7 +43,7 @@ def _add(torch: Any, tensor: Any, storages: dict[int, int]) -> None:
     try:
         if tensor.device.type != "cpu":
             return
-        for part in _dense_parts(torch, tensor):
+        for part in dense_parts(torch, tensor):
             storage = part.untyped_storage()
             # A fake tensor says cpu, but what stands behind it does not.
             if storage.device.type == "cpu":
@@ -57,7 +57,7 @@ def _add(torch: Any, tensor: Any, storages: dict[int, int]) -> None:
         _add(torch, gradient, storages)
 
 
-def _dense_parts(torch: Any, tensor: Any) -> tuple[Any, ...]:
+def dense_parts(torch: Any, tensor: Any) -> tuple[Any, ...]:
     """The tensors with storage that make up `tensor`."""
     if tensor.layout == torch.sparse_coo:
         return (tensor._indices(), tensor._values())  # noqa: SLF001 - the public ones need coalescing

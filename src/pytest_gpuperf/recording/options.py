@@ -45,9 +45,15 @@ class Options:
     measure_peak
         Whether the peak of a CPU may be measured (seconds, once per machine) where FLOP are
         counted.
+    estimate
+        Bytes that the step's peak is estimated at, as declared.
     counters_s
         Seconds that the workload is looped for, after the samples, for what NVML counts; 0 leaves
         it with what the samples' own time shows.
+    breakdown
+        Whether some more steps are profiled that give every byte of memory a category.
+    trend_steps
+        Steps that are called after those for the trend of memory; 0 leaves them out.
     """
 
     warmup_s: float = 1.0
@@ -65,6 +71,9 @@ class Options:
     max_samples: int = 4096
     measure_peak: bool = True
     counters_s: float = 0.0
+    estimate: float | None = None
+    breakdown: bool = False
+    trend_steps: int = 0
 
     def __post_init__(self) -> None:
         for name in ("warmup_s", "max_time_s", "counters_s"):

@@ -20,6 +20,7 @@ from pytest_gpuperf.recording.gpu_watch import looped, watch
 from pytest_gpuperf.recording.inputs import input_notes
 from pytest_gpuperf.recording.kernel_time import take_kernel_samples
 from pytest_gpuperf.recording.memory import alive_bytes
+from pytest_gpuperf.recording.memory_pass import with_memory
 from pytest_gpuperf.recording.notes import (
     leftover_notes,
     sample_notes,
@@ -157,6 +158,7 @@ def record(
         block = replace(
             block, first_call_us=first_call_us, notes=(*notes, *timed.notes, *block.notes)
         )
+        block = with_memory(block, workload, device, options, coordinator)
         regions.annotating = True
         path = Path(trace_path)
         passes = Passes(workload, device, path, coordinator)
@@ -212,6 +214,7 @@ class _Timed:
     warmup: Warmup
     samples: Samples
     peak_bytes: int | None
+    peak_reserved_bytes: int | None
     telemetry: Telemetry
     notes: tuple[str, ...]
     throttled: tuple[int, ...] = ()
@@ -229,6 +232,7 @@ def _timed(
 ) -> _Timed:
     """Warm up and sample, with NVML watching a GPU."""
     peak: int | None = None
+    reserved: int | None = None
     telemetry = Telemetry()
     notes: tuple[str, ...] = ()
     others: tuple[str, ...] = ()
@@ -260,13 +264,14 @@ def _timed(
             loop = partial(looped, workload, timer, seconds, coordinator=coordinator)
             watched = watch(device, take, loop if seconds else None)
             samples, peak, telemetry = watched.samples, watched.peak_bytes, watched.telemetry
+            reserved = watched.peak_reserved_bytes
             notes = telemetry_notes(watched.absent_reason, telemetry.values)
             throttled = watched.throttled
             notes = (*notes, *throttled_notes(throttled, len(samples.us)))
         kept = leftover_notes(alive_bytes(device) - held)
     of_samples = () if timer.name == "kernel" else sample_notes(samples, warmup, options)
     notes = (*of_samples, *called.notes, *others, *kept, *notes)
-    return _Timed(warmup, samples, peak, telemetry, notes, throttled)
+    return _Timed(warmup, samples, peak, reserved, telemetry, notes, throttled)
 
 
 def _with_declared(block: LiveBlock, timer: Timer, options: Options) -> LiveBlock:
@@ -277,6 +282,7 @@ def _with_declared(block: LiveBlock, timer: Timer, options: Options) -> LiveBloc
         l2=options.l2 or "",
         model_flops=None if options.flops is None else round(options.flops),
         bytes_moved=None if options.bytes is None else round(options.bytes),
+        estimate_bytes=None if options.estimate is None else round(options.estimate),
         items=options.items,
         items_unit=options.items_unit,
     )
@@ -296,6 +302,7 @@ def _with_times(
         warmup_us=timed.warmup.elapsed_us,
         warmup_calls=timed.warmup.calls,
         peak_bytes=timed.peak_bytes,
+        peak_reserved_bytes=timed.peak_reserved_bytes,
         telemetry=timed.telemetry.values,
         telemetry_absent=timed.telemetry.absent,
         torch_counts=counts.counted,

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gpuperf_analyzers.limits import Limit, Verdict, judge
-from gpuperf_analyzers.metrics import TELEMETRY
+from gpuperf_analyzers.metrics import MEMORY_LIMITS, TELEMETRY
 
 if TYPE_CHECKING:
     from gpuperf_analyzers.config import Config
@@ -129,7 +129,7 @@ def trace_decides(
     """
     from gpuperf_analyzers.own_trace import FEWEST_STEPS_FOR_AN_INTERVAL
 
-    elsewhere = _FROM_SAMPLES | TELEMETRY
+    elsewhere = _FROM_SAMPLES | TELEMETRY | MEMORY_LIMITS
     of_trace = tuple(m for m in limits if m.metric not in elsewhere and _bounds(m))
     if steps < FEWEST_STEPS_FOR_AN_INTERVAL or (not of_trace and regions is None):
         return None

@@ -45,12 +45,16 @@ class Declaration:
         Who asked for it: ``marker``, ``option``, ``""``.
     warmup_s, max_time_s, steps, timer, l2
         As in the recording's options.
+    breakdown
+        Whether memory is broken down by category even where no limit asks for it.
     timeout_s
         Time limit of the ranks of one ``gpuperf.ddp`` call.
     dtype
         Dtype that declared FLOP are executed in.
     flops, bytes, items, items_unit
         What one step does, as declared.
+    estimate
+        Bytes that its peak of memory is estimated at.
     """
 
     marked: bool = False
@@ -63,9 +67,11 @@ class Declaration:
     timeout_s: float = DEFAULT_TIMEOUT_S
     timer: str | None = None
     l2: str | None = None
+    breakdown: bool = False
     dtype: str | None = None
     flops: float | None = None
     bytes: float | None = None
+    estimate: float | None = None
     items: float | None = None
     items_unit: str = "items"
 
@@ -94,6 +100,14 @@ def _timer(written: object) -> str:
 
 def _l2(written: object) -> str:
     return _one_of(written, L2)
+
+
+def _flag(written: object) -> bool:
+    words = {"true": True, "1": True, "false": False, "0": False}
+    known = words.get(_name(written).strip().lower())
+    if known is None:
+        raise QuantityError(f"{shown(written)} is neither true nor false")
+    return known
 
 
 def _dtype(written: object) -> str:
@@ -134,6 +148,15 @@ def _bytes(written: object) -> float:
     return _above_zero(written, parse_quantity(written, "bytes", bare_allowed=True).value)
 
 
+def _estimate(written: object) -> float:
+    # What the estimator returns says its bytes itself; an object of the user's may raise instead.
+    try:
+        total = getattr(written, "total_bytes", written)
+    except Exception:  # noqa: BLE001 - whatever it is, it is no estimate
+        total = written
+    return _above_zero(written, parse_quantity(total, "bytes", bare_allowed=True).value)
+
+
 def _items(written: object) -> float:
     return _above_zero(written, parse_quantity(written, "count").value)
 
@@ -151,16 +174,20 @@ _FIELDS: dict[str, tuple[str, Callable[[object], Any]]] = {
     "timeout": ("timeout_s", _positive_seconds),
     "timer": ("timer", _timer),
     "l2": ("l2", _l2),
+    "breakdown": ("breakdown", _flag),
     "dtype": ("dtype", _dtype),
     "device": ("device", _device),
     "flops": ("flops", _flops),
     "bytes": ("bytes", _bytes),
+    "estimate": ("estimate", _estimate),
     "items": ("items", _items),
     "tokens": ("items", _items),
 }
 """Keyword of the marker: field of the declaration, and what turns the one into the other."""
 
-DEFAULTED = ("warmup", "max_time", "steps", "timeout", "timer", "l2", "dtype", "device")
+DEFAULTED = (
+    "warmup", "max_time", "steps", "timeout", "timer", "l2", "dtype", "device", "breakdown",
+)  # fmt: skip
 """Keywords that have a default, which an ini file may change."""
 
 

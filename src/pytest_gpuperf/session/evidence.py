@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from gpuperf_analyzers.limits import Judgement, worst
+from gpuperf_analyzers.limits import Judgement, Verdict, worst
+from gpuperf_analyzers.memory_causes import causes_json, memory_causes
 from gpuperf_analyzers.own_trace import FEWEST_STEPS_FOR_AN_INTERVAL
 
 if TYPE_CHECKING:
@@ -38,19 +39,40 @@ def evidence_of(
             "exposed_comm": sum(s.exposed_comm_ns for s in spans) / whole,
             "idle": sum(s.idle_ns for s in spans) / whole,
         }
-    return {**shares, "top_ops": _top_ops(found)}
+    return {
+        **shares,
+        "top_ops": _top_ops(found),
+        "memory": _memory(_rank(analysis, judgements), judgements, found.label),
+    }
+
+
+def _memory(rank: Analysis, judgements: Sequence[Judgement], device: str) -> list[dict[str, Any]]:
+    """The largest causes of each limit on memory that is not met."""
+    rows = []
+    for metric in dict.fromkeys(j.metric for j in judgements if j.verdict is not Verdict.PASS):
+        rows += causes_json(metric, memory_causes(rank, metric, device))
+    return rows
 
 
 def _device(
     analysis: Analysis | SetAnalysis, judgements: Sequence[Judgement]
 ) -> DeviceAnalysis | None:
+    devices = _rank(analysis, judgements).devices
+    named = _named(judgements)
+    return next((d for d in devices if d.label in named), devices[0] if devices else None)
+
+
+def _rank(analysis: Analysis | SetAnalysis, judgements: Sequence[Judgement]) -> Analysis:
+    ranks: Sequence[Analysis] = getattr(analysis, "ranks", None) or (analysis,)  # type: ignore[assignment]
+    named = _named(judgements)
+    return next((r for r in ranks if r.label and r.label in named), ranks[0])
+
+
+def _named(judgements: Sequence[Judgement]) -> list[str]:
+    """What the worst judgement says of where."""
     verdict = worst(j.verdict for j in judgements)
     at = next((j.at for j in judgements if j.verdict is verdict), "")
-    ranks: Sequence[Analysis] = getattr(analysis, "ranks", None) or (analysis,)  # type: ignore[assignment]
-    named = [part.strip() for part in at.split(",")]
-    rank = next((r for r in ranks if r.label and r.label in named), ranks[0])
-    devices = rank.devices
-    return next((d for d in devices if d.label in named), devices[0] if devices else None)
+    return [part.strip() for part in at.split(",")]
 
 
 def _top_ops(found: DeviceAnalysis) -> list[dict[str, Any]]:

@@ -9,7 +9,7 @@ from pathlib import Path
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from gpuperf_analyzers.metrics import TELEMETRY
+from gpuperf_analyzers.metrics import MEMORY_LIMITS, TELEMETRY
 from pytest_gpuperf.session.baseline import Baselines
 from pytest_gpuperf.session.ddp_joined import torchrun_place
 from pytest_gpuperf.session.decided import samples_decide, trace_decides
@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 _WAITED_S = 0.5
+_TREND_STEPS = 12
+"""Steps whose levels of memory make a trend: its interval is narrow where it is one."""
 _COUNTERS_S = 1.5
 """How long the workload is looped for limits on counters: drivers average over up to a second."""
 
@@ -72,10 +74,14 @@ class Request:
     notes: tuple[str, ...] = ()
 
 
+def _trend_asked(declaration: Declaration) -> bool:
+    limits = declaration.limits
+    return declaration.breakdown or any(limit.metric == "memory_growth" for limit in limits)
+
+
 def recording_options(declaration: Declaration) -> Options:
     """How the recording is to measure what `declaration` asks for."""
     from pytest_gpuperf.recording import Options
-
     from pytest_gpuperf.recording.turns import TIME_SHARE, WARMUP_SHARE, turns
 
     d = declaration
@@ -93,6 +99,9 @@ def recording_options(declaration: Declaration) -> Options:
         items=d.items,
         items_unit=d.items_unit,
         counters_s=_COUNTERS_S if counted else 0.0,
+        estimate=d.estimate,
+        breakdown=d.breakdown or any(limit.metric in MEMORY_LIMITS for limit in d.limits),
+        trend_steps=_TREND_STEPS if _trend_asked(d) else 0,
     )
 
 

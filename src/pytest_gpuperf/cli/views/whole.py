@@ -14,7 +14,7 @@ from pytest_gpuperf.cli.views.exchanges import print_exchanges
 from pytest_gpuperf.cli.views.header import grouped, print_findings, print_header
 from pytest_gpuperf.cli.views.host import print_host
 from pytest_gpuperf.cli.views.launchers import print_launchers
-from pytest_gpuperf.cli.views.memory import print_memory
+from pytest_gpuperf.cli.views.memory import print_breakdown, print_memory
 from pytest_gpuperf.cli.views.ops import print_ops
 from pytest_gpuperf.cli.views.ranks import print_matched, print_ranks
 from pytest_gpuperf.cli.views.saturation import print_saturation
@@ -92,5 +92,7 @@ def print_rank(console: Console, rank: Analysis, *, top: int, step: str | None) 
         print_host(console, device, top)
         print_critical_path(console, device, top)
         print_memory(console, device, top)
+        if rank.block is not None and rank.block.memory is not None:
+            print_breakdown(console, rank.block.memory, top)
         print_values(console, device.values, rank.metrics, rank.invalid)
         console.print()
