@@ -139,6 +139,7 @@ class Gpuperf:
         tokens: float | None = None,
         flops: float | str | None = None,
         bytes: float | str | None = None,  # noqa: A002 - the marker's own word
+        estimate: object = None,
         warmup: str | None = None,
         max_time: str | None = None,
         steps: int | None = None,
@@ -154,6 +155,9 @@ class Gpuperf:
             Called before and after each call of `fn`, outside the timed part.
         items, tokens
             How many one call handles, for the throughput.
+        estimate
+            Bytes that the peak of memory is estimated at, or what estimates it (a
+            ``StepEstimate`` of ``gpuperf_analyzers.estimate``), for ``max_over_estimate``.
         flops, bytes, warmup, max_time, steps
             As in the marker, for this measurement only.
         name
@@ -168,6 +172,7 @@ class Gpuperf:
         self._begin(name)
         found = self._ready(fn, name)
         written = {"items": items, "tokens": tokens, "flops": flops, "bytes": bytes}
+        written["estimate"] = estimate
         times = {"warmup": warmup, "max_time": max_time, "steps": steps}
         declaration = self._declared(**found.beside({**written, **times}))
         _refuse_no_functions(setup=setup, teardown=teardown)
