@@ -6,10 +6,11 @@ spending function in the sense of Lan and DeMets, Biometrika 70, 1983): whatever
 between looks, the rates hold over all of them.
 
 Eight pairs are the first at which a FAIL of one test at 1% and a PASS at 2.5% can both come out of
-an exact test (2^-8 = 0.39%, the least p-value of eight signs, is within the first share). With the
-spread between processes measured where this was written (standard deviation 3.8% a pair) eight to
-twelve pairs find a slowdown of 10%, and 24 tell "no change" from 3% in 85 of 100 comparisons; with
-2.5% eight to twelve do in 99 of 100. A quieter machine ends at the first look.
+an exact test (2^-8 = 0.39%, the least p-value of eight signs, is within the first share). With a
+spread between processes of 3.8% a pair (standard deviation; measured between processes left to
+themselves where this was written) eight to twelve pairs find a slowdown of 10%, and 32 tell "no
+change" from 3% in nine of ten comparisons; with 2.5%, eight to twelve do in 99 of 100. A quieter
+machine ends at the first look.
 """
 
 from __future__ import annotations
@@ -17,10 +18,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-_LOOKS = (8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256)
+_LOOKS = (8, 12, 20, 32, 48, 64, 96, 128, 192, 256)
 FEWEST_PAIRS = _LOOKS[0]
 """Fewest pairs out of which a verdict can come."""
-DEFAULT_PAIRS = 24
+DEFAULT_PAIRS = 32
 """Most pairs that are run unless asked for more or fewer."""
 _FIRST_OF_FALSE_ALARMS = 0.4
 _FIRST_OF_MISSES = 0.32

@@ -42,6 +42,7 @@ class Turns:
     _mine: bool = False
     _alone: bool = False
     _entered: bool = False
+    _left: bool = False
 
     def __post_init__(self) -> None:
         # The one that begins waits until the other one is as far as it is.
@@ -76,10 +77,12 @@ class Turns:
 
     def leave(self) -> None:
         """At the end of this process: the other one goes on alone."""
+        if self._left:  # the numbers may be somebody else's by now
+            return
+        self._left = self._alone = True
         for descriptor in (self._read, self._write):
             with contextlib.suppress(OSError):
                 os.close(descriptor)
-        self._alone = True
 
 
 @contextlib.contextmanager

@@ -69,7 +69,7 @@ def test_what_is_open_takes_more_pairs_and_ends_ambiguous():
                 assert found.open_tests() == ([] if look.last else [TEST])
     record = told(found)
     assert record["verdict"] == "AMBIGUOUS"
-    assert "24 pairs of processes leave the interval across the limit" in failure_text(record)
+    assert "32 pairs of processes leave the interval across the limit" in failure_text(record)
 
 
 def test_an_exact_count_that_rose_fails_after_one_pair():
