@@ -24,6 +24,15 @@ def make_step(rank, world_size):
     values = torch.ones(8)
     return lambda: dist.all_reduce(values)
 
+def make_killed(rank, world_size):
+    import os
+    step = make_step(rank, world_size)
+    def faulty():
+        step()
+        if rank == int(os.environ["KILLED"]):
+            os.kill(os.getpid(), 9)
+    return faulty
+
 def make_raising(rank, world_size):
     step = make_step(rank, world_size)
     def faulty():
@@ -48,7 +57,7 @@ try:
         getattr(steps, function), world_size,
         options=Options(warmup_s=0.05, max_time_s=0.1, steps=2),
         device="cpu", trace_dir=folder / "traces", stem="joined",
-        timeout_s=30,
+        timeout_s=float(os.environ.get("LIMIT_S", 30)),
     )
     said = {
         "reporter": outcome.reporter,
@@ -217,17 +226,19 @@ def _free_port():
         return found.getsockname()[1]
 
 
-def test_the_tasks_of_a_slurm_step_are_ranks_without_torchrun(tmp_path):
-    (tmp_path / "steps.py").write_text(STEPS)
-    (tmp_path / "program.py").write_text(textwrap.dedent(PROGRAM))
+def _under_slurm(folder, function, **environment):
+    """Statuses and what the ranks said, run as srun runs the two tasks of a step."""
+    (folder / "steps.py").write_text(STEPS)
+    (folder / "program.py").write_text(textwrap.dedent(PROGRAM))
     step = {
         "SLURM_STEP_ID": "0",
         "SLURM_STEP_NUM_TASKS": "2",
         "SLURM_STEP_TASKS_PER_NODE": "2",
         "MASTER_ADDR": "127.0.0.1",
         "MASTER_PORT": str(_free_port()),
+        **environment,
     }
-    program = [sys.executable, str(tmp_path / "program.py"), str(tmp_path), "make_step", "2"]
+    program = [sys.executable, str(folder / "program.py"), str(folder), function, "2"]
     statuses, outputs = _run(
         [
             # RANK is the program's own, to name its file; Slurm sets none.
@@ -235,10 +246,32 @@ def test_the_tasks_of_a_slurm_step_are_ranks_without_torchrun(tmp_path):
             for r in (0, 1)
         ]
     )
-    assert statuses == [0, 0], outputs
-    said = [json.loads((tmp_path / f"said.{rank}").read_text()) for rank in (0, 1)]
+    files = [folder / f"said.{rank}" for rank in (0, 1)]
+    said = [json.loads(file.read_text()) if file.exists() else outputs for file in files]
+    return statuses, said
+
+
+def test_the_tasks_of_a_slurm_step_are_ranks_without_torchrun(tmp_path):
+    statuses, said = _under_slurm(tmp_path, "make_step")
+    assert statuses == [0, 0], said
     assert [s["reporter"] for s in said] == [True, False]
     assert sorted(p.name for p in (tmp_path / "traces").iterdir()) == said[0]["traces"]
+
+
+@pytest.mark.parametrize(
+    ("killed", "message"),
+    [
+        (0, "the process group's store cannot be reached: .* rank 0's, has ended"),
+        (1, "rank 1 of 2 left neither a result nor its stacks: its process has ended"),
+    ],
+)
+def test_a_rank_killed_without_torchrun_is_told_by_the_other(tmp_path, killed, message):
+    began = time.monotonic()
+    statuses, said = _under_slurm(tmp_path, "make_killed", KILLED=str(killed), LIMIT_S="8")
+    assert time.monotonic() - began < 60
+    assert statuses[killed] == -signal.SIGKILL
+    assert said[1 - killed]["type"] == "RankFailure", said
+    assert re.match(f"gpuperf.ddp: {message}", said[1 - killed]["message"])
 
 
 @pytest.mark.parametrize(

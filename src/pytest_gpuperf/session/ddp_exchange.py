@@ -100,16 +100,43 @@ class Exchange:
             self.over.set()
 
     def swap(self, result: dict[str, Any]) -> list[RankOutcome]:
-        """The outcomes of all ranks, from each one's `result` or what it left at the time limit."""
+        """The outcomes of all ranks, from each one's `result` or what it left at the time limit.
+
+        Raises
+        ------
+        RankFailure
+            A rank left neither, or the store is gone.
+        """
         self.worked.set()
+        try:
+            return self._swapped(result)
+        except RuntimeError as error:  # torch's DistStoreError and DistNetworkError are some
+            _BROKEN.append("an earlier measurement lost the process that held the group's store")
+            first = str(error).partition("\n")[0]
+            raise RankFailure(
+                f"gpuperf.ddp: the process group's store cannot be reached: the process that held "
+                f"it, most likely rank 0's, has ended ({first})"
+            ) from None
+
+    def _swapped(self, result: dict[str, Any]) -> list[RankOutcome]:
         if not (self.fired.is_set() and "error" in result):
             # An error after the time limit is but the aborted group.
             self.store.set(self._key("result"), json.dumps(result))
             if "error" in result:
                 self.store.set(self._key("raised", rank=0), b"1")
-        until = self.until + _TOLD_S + _BACK_S
+        until = self.until + _TOLD_S + 1.0  # a rank that lives has told by then, stuck or not
         while not all(map(self._told, self.ranks)) and time.monotonic() < until:
             time.sleep(_LOOK_S)
+        silent = [rank for rank in self.ranks if not self._told(rank)]
+        if silent:
+            _BROKEN.append("an earlier measurement lost a rank")
+            who = ", ".join(map(str, silent))
+            raise RankFailure(
+                f"gpuperf.ddp: rank {who} of {len(self.ranks)} left neither a result nor its "
+                "stacks: its process has ended (killed, or its host gone), or it hangs in a call "
+                "that lets no thread run",
+                silent[0],
+            )
         outcomes = [self._outcome(rank) for rank in self.ranks]
         if self.store.check([_BROKEN_KEY]) and not _BROKEN:
             _BROKEN.append("an earlier measurement failed, and its process group was aborted")
@@ -123,11 +150,8 @@ class Exchange:
             if "error" in result:
                 return RankOutcome(rank, State.RAISED, error=RankError(**result["error"]))
             return RankOutcome(rank, State.DONE, value=result)
-        if self.store.check([self._key("hung", rank)]):
-            return RankOutcome(
-                rank, State.HUNG, **json.loads(self.store.get(self._key("hung", rank)))
-            )
-        return RankOutcome(rank, State.HUNG)
+        standing = json.loads(self.store.get(self._key("hung", rank)))
+        return RankOutcome(rank, State.HUNG, **standing)
 
     def _told(self, rank: int, store: Any = None) -> bool:
         through = store or self.store
