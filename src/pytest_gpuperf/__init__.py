@@ -12,11 +12,12 @@ from gpuperf_analyzers._version import __version__
 
 _HOME = {
     "Gpuperf": "pytest_gpuperf.session",
+    "fit_memory": "pytest_gpuperf.recording",
     "ratio": "pytest_gpuperf.session.pairs",
     "region": "pytest_gpuperf.recording",
 }
 
-__all__ = ["Gpuperf", "__version__", "ratio", "region"]
+__all__ = ["Gpuperf", "__version__", "fit_memory", "ratio", "region"]
 
 
 def __getattr__(name: str) -> Any:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import shutil
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, NoReturn, TypeVar, cast
 
 import pytest
 
+from gpuperf_analyzers.fit_error import FitError
 from gpuperf_analyzers.limits import LimitError, Verdict
 from pytest_gpuperf.session.clock import REPLACED, clock_is_replaced
 from pytest_gpuperf.session.declaration import Declaration, with_call
@@ -21,6 +22,7 @@ from pytest_gpuperf.session.user_frames import without_our_frames
 if TYPE_CHECKING:
     import torch
 
+    from gpuperf_analyzers.batch_fit import BatchFit
     from gpuperf_analyzers.limits import Limit
     from pytest_gpuperf.recording.regions import Region
     from pytest_gpuperf.session.measuring import Request
@@ -308,6 +310,42 @@ class Gpuperf:
                 raise pytest.skip.Exception(f"rank {failure.rank}: {failure.skipped}") from None
             raise pytest.fail.Exception(str(failure), pytrace=False) from None
         except ValueError as error:
+            raise pytest.UsageError(str(error)) from None
+
+    def fit_memory(
+        self, step: Callable[[int], object], *, sizes: Sequence[int], memory: str | None = None
+    ) -> BatchFit:
+        """Measure the peak of ``step(batch)`` at `sizes`, and fit ``model + batch x per_sample``.
+
+        No limit of the marker is judged by it: assert on what it returns.
+
+        Parameters
+        ----------
+        step
+            One step on a batch of the given size.
+        sizes
+            Two different batch sizes or more; three tell whether memory is linear in the batch.
+        memory
+            What the device may hold (``"24GiB"``), where that is not the device's own.
+
+        Raises
+        ------
+        pytest.UsageError
+            `sizes` or `memory` cannot be understood.
+        """
+        __tracebackhide__ = True
+        from pytest_gpuperf.recording import RecordingError, fit_memory
+        from pytest_gpuperf.session.device_lock import device_lock
+
+        if self._run.disabled:
+            pytest.skip(DISABLED)
+        device = self.device
+        try:
+            with device_lock([device]):
+                return fit_memory(step, sizes=sizes, device=device, memory=memory)
+        except RecordingError as error:
+            raise pytest.fail.Exception(str(error), pytrace=False) from None
+        except FitError as error:
             raise pytest.UsageError(str(error)) from None
 
     def region(self, name: str, **limits: object) -> Region:
