@@ -22,6 +22,7 @@ from typing import Any
 import numpy as np
 
 from gpuperf_analyzers.regression import (
+    FEWEST_PAIRS,
     Allowed,
     Decision,
     RunValue,
@@ -81,10 +82,28 @@ def ab(recorded: Recorded, by: float, rng: np.random.Generator) -> tuple[Verdict
     pairs = [recorded.pairs[i][::-1] if f else recorded.pairs[i]
              for i, f in zip(drawn, flipped, strict=True)]  # fmt: skip
     values = [(a.value, slower(b, by).value) for a, b in pairs]
+    return _looked_at(values)
+
+
+def in_order(recorded: Recorded, by: float) -> list[tuple[Verdict, int]]:
+    """Comparisons of the pairs one after the other as they ran, each pair in one of them."""
+    found, start = [], 0
+    while start + FEWEST_PAIRS <= len(recorded.pairs):
+        values = [(a.value, slower(b, by).value) for a, b in recorded.pairs[start:]]
+        verdict, used = _looked_at(values)
+        if verdict is Verdict.AMBIGUOUS and used < Schedule().most:
+            break  # the record ended before the comparison did
+        found.append((verdict, used))
+        start += used
+    return found
+
+
+def _looked_at(values: Sequence[tuple[float, float]]) -> tuple[Verdict, int]:
+    """Verdict and number of pairs at the look that decides."""
     found: dict[str, Decision] = {}
     for look in Schedule():
         found = judge_pairs({"t": values[: look.pairs]}, {"t": THREE}, look, earlier=found)
-        if not found["t"].more:
+        if not found["t"].more or look.pairs >= len(values):
             break
     return found["t"].verdict, found["t"].n_after
 
@@ -178,6 +197,16 @@ def main(paths: Sequence[str]) -> None:
             fails = c.verdicts[Verdict.FAIL]
             print(f"| {condition} | {name} | {fails} of {c.total} | {upper(fails, c.total):.1%} | "
                   f"{c.share(Verdict.AMBIGUOUS):.1%} | {c.share(Verdict.PASS):.1%} |")  # fmt: skip
+    print("\n| condition | in the order they ran | FAIL | AMBIGUOUS | PASS | mean pairs |")
+    print("| :-- | :-- | --: | --: | --: | --: |")
+    for condition, tests in conditions.items():
+        for by in (0.0, 0.10):
+            several = [c for recorded in tests.values() for c in in_order(recorded, by)]
+            verdicts = Counter(v for v, _ in several)
+            pairs = np.mean([n for _, n in several]) if several else 0.0
+            print(f"| {condition} | {len(several)} comparisons, {by:.0%} slower | "
+                  f"{verdicts[Verdict.FAIL]} | {verdicts[Verdict.AMBIGUOUS]} | "
+                  f"{verdicts[Verdict.PASS]} | {pairs:.1f} |")  # fmt: skip
     for condition, tests in conditions.items():
         seconds = sum(r.seconds for r in tests.values()) / len(tests)
         print(f"\n{condition}: a pair takes {seconds:.1f} s a test")

@@ -115,6 +115,8 @@ def limit_text(judgement: Mapping[str, Any], *, on_cpu: bool = False) -> str:
     sampled = f" (95% CI {show_interval(value, interval, unit)})" if interval else ""
     name = "achieved" if metric == "tflops" else _title(metric, on_cpu=on_cpu)
     bound = _BOUNDS.get(str(judgement.get("direction")), "allowed")
+    if judgement.get("against") and judgement.get("direction") == "exact":
+        bound = f"in {harmless(judgement['against'], 60)}"
     sign = _sign(value, limit)
     text = f"{name} {shown}{sampled}{where} {sign} {required} {bound}"
     if judgement["verdict"] not in {"FAIL", "PASS"}:

@@ -21,7 +21,8 @@ one; two modes), a t interval alone would raise false alarms, so a FAIL also ask
   but exchangeability that has the probability 1/(R+1) for one run;
 - the fastest tenth of each run's samples is itself beyond what is allowed over the baseline, which
   a load that comes and goes does not bring about;
-- no run of now is known to have been disturbed by another process, a throttled clock or the like;
+- no run of now is known to have been disturbed by another process, a throttled clock or the like,
+  unless most of the saved runs were;
 - ``confirm`` runs of now, processes of their own, agree.
 
 What misses one of these is AMBIGUOUS, with the reason.
@@ -110,14 +111,13 @@ def judge_runs(
     found: dict[str, Decision] = {}
     fits: dict[str, _Fit] = {}
     for name, runs in current.items():
-        saved = [r for r in baseline.get(name, ()) if not r.disturbed]
-        saved = saved or list(baseline.get(name, ()))
+        saved, usual = _alike(baseline.get(name, ()))
         known = _without_statistics(saved, runs, allowed[name])
         if known is not None:
             found[name] = known
         else:
             prior = 0.0 if allowed[name].deterministic else prior_spread
-            fits[name] = _fit(saved, runs, allowed[name], prior)
+            fits[name] = _fit(saved, runs, allowed[name], prior, usual=usual)
     levels = holm({n: f.p_fail for n, f in fits.items()}, false_alarm, family=max(1, len(current)))
     for name, fit in fits.items():
         found[name] = _judge(
@@ -138,6 +138,8 @@ class _Fit:
     degrees: int
     bound: float
     sessions: int
+    usual: bool
+    """Whether most saved runs were disturbed too."""
     p_fail: float
     p_pass: float
 
@@ -162,8 +164,23 @@ def _without_statistics(
     return None
 
 
+def _alike(saved: Sequence[RunValue]) -> tuple[list[RunValue], bool]:
+    """The saved runs that count, and whether being disturbed is usual here.
+
+    Where most were disturbed that is how the machine is, and all count; else those that were not.
+    """
+    calm = [r for r in saved if not r.disturbed]
+    usual = 2 * len(calm) < len(saved)
+    return (list(saved) if usual else calm), usual
+
+
 def _fit(
-    saved: Sequence[RunValue], runs: Sequence[RunValue], allowed: Allowed, prior: float
+    saved: Sequence[RunValue],
+    runs: Sequence[RunValue],
+    allowed: Allowed,
+    prior: float,
+    *,
+    usual: bool,
 ) -> _Fit:
     from scipy.special import stdtr
 
@@ -180,7 +197,7 @@ def _fit(
     t = (change - bound) / error if math.isfinite(error) else 0.0
     p_fail = float(stdtr(max(1, degrees), -t))
     return _Fit(
-        tuple(saved), tuple(runs), centre, change, error, degrees, bound, len(logs),
+        tuple(saved), tuple(runs), centre, change, error, degrees, bound, len(logs), usual,
         p_fail, 1 - p_fail,
     )  # fmt: skip
 
@@ -246,7 +263,7 @@ def _runs(fit: _Fit) -> str:
 def _doubts(fit: _Fit, allowed: Allowed) -> str:
     """What speaks against a FAIL although the interval is beyond the limit; "" where nothing."""
     disturbed = next((r.disturbed for r in fit.runs if r.disturbed), "")
-    if disturbed:
+    if disturbed and not fit.usual:
         return f"beyond the limit, but this run was disturbed: {disturbed}"
     worst_saved = max(allowed.log_change(1.0, r.value) for r in fit.saved)
     best_now = min(allowed.log_change(1.0, r.value) for r in fit.runs)

@@ -80,6 +80,13 @@ def test_a_run_known_to_be_disturbed_does_not_fail_and_does_not_count_as_baselin
     assert (found.verdict, found.n_before) == (Verdict.FAIL, 10)
 
 
+def test_where_most_saved_runs_were_disturbed_that_is_how_the_machine_is():
+    saved = runs(*STEADY, disturbed="other processes took 40% of the CPUs")
+    now = RunValue(130.0, disturbed="other processes took 45% of the CPUs")
+    assert judged(saved, [now]).verdict is Verdict.FAIL
+    assert judged(saved, runs(130.0)).n_before == 10
+
+
 def test_a_failure_waits_for_its_confirmation():
     saved = runs(*STEADY)
     first = judged(saved, runs(120.0), confirm=3, looks=2, last=False)

@@ -238,6 +238,8 @@ def _tell(item: pytest.Item, found: Comparison, run: Run) -> None:
     elif outcome == "skipped":
         path, line, _ = item.location
         longrepr = (str(path), line or 0, f"Skipped: {said}")
+    # JUnit takes the properties that the last report of a test has.
+    properties = [*item.user_properties, *_properties(records)]
     for when in ("setup", "call", "teardown"):
         called = when == "call"
         report = pytest.TestReport(
@@ -247,7 +249,7 @@ def _tell(item: pytest.Item, found: Comparison, run: Run) -> None:
             outcome=outcome if called else "passed",  # type: ignore[arg-type]
             longrepr=longrepr if called else None,
             when=when,  # type: ignore[arg-type]
-            user_properties=list(item.user_properties) + (_properties(records) if called else []),
+            user_properties=properties if when != "setup" else [],
         )
         if called:
             vars(report)["gpuperf_records"] = records
