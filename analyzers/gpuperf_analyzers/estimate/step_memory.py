@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from math import prod
 
+from gpuperf_analyzers.estimate.backward_peak import backward_peak
 from gpuperf_analyzers.estimate.kept import ATTENTION, base_name, kept_tensors
 from gpuperf_analyzers.estimate.model_states import OPTIMIZER_VALUES
 from gpuperf_analyzers.estimate.spec import ModelSpec, Operation, Tensor
@@ -43,6 +44,8 @@ class StepEstimate:
         Of the model, its buffers, gradients, optimizer state, and the step's inputs.
     activation_bytes
         What is kept for the backward pass, parameters and inputs left out; each storage once.
+    passing_bytes
+        Gradients of activations at the backward pass's worst moment, beyond what has been let go.
     forward_flops, backward_flops
         FLOP, a multiply-add being 2.
     unknown
@@ -60,6 +63,7 @@ class StepEstimate:
     optimizer_bytes: int
     input_bytes: int
     activation_bytes: int
+    passing_bytes: int
     forward_flops: int
     backward_flops: int
     unknown: dict[str, int]
@@ -72,7 +76,7 @@ class StepEstimate:
 
     @property
     def total_bytes(self) -> int:
-        """Everything at once: what a step needs at most, but for what kernels take in passing."""
+        """Everything at once: what a step needs at most, kernels' own working space apart."""
         return (
             self.parameter_bytes
             + self.buffer_bytes
@@ -80,6 +84,7 @@ class StepEstimate:
             + self.optimizer_bytes
             + self.input_bytes
             + self.activation_bytes
+            + self.passing_bytes
         )
 
     def terms(self) -> tuple[Term, ...]:
@@ -94,6 +99,8 @@ class StepEstimate:
             Term("inputs", self.input_bytes, "bytes", "bytes of each", COUNTED),
             Term("activations", self.activation_bytes, "bytes",
                  f"storages kept for the backward pass, each once{known}", COUNTED),
+            Term("gradients of activations", self.passing_bytes, "bytes",
+                 "most that is alive backward, less the activations", COUNTED),
             Term("FLOP forward", self.forward_flops, "FLOP", "2·M·N·K and the like", COUNTED),
             Term("FLOP backward", self.backward_flops, "FLOP",
                  "as much for each factor that is trained; 2.5 × for a fused attention", COUNTED),
@@ -129,6 +136,7 @@ def step_estimate(spec: ModelSpec, *, optimizer: str = "adam") -> StepEstimate:
         OPTIMIZER_VALUES[optimizer] * state + counters,
         sum(s.bytes for s in of_role["input"]),
         activations,
+        max(backward_peak(spec) - activations, 0),
         sum(forward_flops(op) for op in spec.operations),
         sum(backward_flops(op) for op in spec.operations),
         unknown,
