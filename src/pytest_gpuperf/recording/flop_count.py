@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -73,7 +74,7 @@ def count_flops(
     for op, ours in _our_formulas(torch, config).items():
         mapping[op] = tally.counting(op, ours, flop_registry.get(op))
     mode = FlopCounterMode(display=False, custom_mapping=mapping)
-    with mode:
+    with _compiling_nothing(torch), mode:
         call()
     total = int(mode.get_total_flops())
     if not total:
@@ -82,6 +83,16 @@ def count_flops(
         # A conditional counts its dearer branch, but both were seen.
         return FlopCount(total)
     return FlopCount(total, tally.by_dtype, by_op=tally.by_op)
+
+
+def _compiling_nothing(torch: Any) -> AbstractContextManager[object]:
+    """Compiled functions run op by op within the block, and compiled again after it.
+
+    Called under a mode such as the counter's, torch would drop what it had compiled for good: all
+    that is timed afterwards would be the function as it was never meant to run.
+    """
+    set_stance = getattr(torch.compiler, "set_stance", None)  # torch 2.6
+    return nullcontext() if set_stance is None else set_stance("force_eager")
 
 
 class _Tally:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
@@ -198,3 +199,23 @@ def test_declared_flops_of_a_mixed_workload_are_of_no_known_dtype() -> None:
     mixed = FlopCount(100, {"bf16": 60, "fp32": 40})
     assert declared_over_counted(Options(flops=70), mixed).by_dtype == {}
     assert declared_over_counted(Options(flops=70), FlopCount(None)).flops == 70
+
+
+def test_a_compiled_function_is_still_the_compiled_one_after_the_count() -> None:
+    ran = []
+
+    def backend(module: torch.fx.GraphModule, _: object) -> Callable[..., object]:
+        def compiled(*args: object) -> object:
+            ran.append("compiled")
+            return module(*args)
+
+        return compiled
+
+    a = torch.randn(8, 8)
+    function = torch.compile(lambda: a @ a, backend=backend)
+    function()
+    # 2·8·8·8, as without the compiler.
+    assert count_flops(function).flops == 2 * 8**3
+    ran.clear()
+    function()
+    assert ran == ["compiled"]
