@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -113,13 +113,24 @@ class SetAnalysis:
         }
 
 
-def analyze_set(traces: TraceSet, config: Config | None = None) -> SetAnalysis:
+def analyze_set(
+    traces: TraceSet,
+    config: Config | None = None,
+    *,
+    told: Callable[[int, int, str], None] | None = None,
+) -> SetAnalysis:
     """Every rank analyzed, and the set judged by its worst.
 
-    The set may be of one trace: it is that rank then.
+    The set may be of one trace: it is that rank then. `told` is called after each rank with how
+    many are done, of how many, and its path.
     """
     config = config or load_config()
-    ranks = tuple(analyze(trace, config) for trace in traces.traces)
+    analyses: list[Analysis] = []
+    for trace in traces.traces:
+        analyses.append(analyze(trace, config))
+        if told is not None:
+            told(len(analyses), len(traces.traces), trace.path)
+    ranks = tuple(analyses)
     labels = rank_labels(ranks)
     of_ranks = tuple(
         Finding(f.code, f.message, f.count, f.example, f.invalidates, _joined(label, f.at))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,6 +11,7 @@ import pytest
 
 from gpuperf_analyzers.hookspecs import Report, hookimpl
 from pytest_gpuperf.keeping import Keeping, KeepingError, Kept, keep
+from pytest_gpuperf.report.live_line import LiveTerminal
 
 if TYPE_CHECKING:
     from gpuperf_analyzers.config import Config
@@ -106,6 +107,16 @@ class Results:
         self._lines: list[str] = []
         self._errors: list[str] = []
         self._earlier_runs: Counter[str] = Counter()
+        self._terminal: LiveTerminal | None = None
+
+    def pytest_sessionstart(self) -> None:
+        """Hold on to the terminal while nothing is captured yet."""
+        self._terminal = LiveTerminal(self._config)
+
+    def pytest_unconfigure(self) -> None:
+        """Give back what was held of the terminal."""
+        if self._terminal is not None:
+            self._terminal.close()
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Keep the records that came with a report, from here or from a worker.
@@ -124,6 +135,20 @@ class Results:
             record["location"] = [path, None if line is None else line + 1]
         self._run.records += records
         self._kept.add(getattr(report, "gpuperf_observations", []), failed=report.failed)
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_call(self) -> Generator[None, Any, Any]:
+        """Show how far a measurement is while it runs, where somebody looks."""
+        from pytest_gpuperf.recording.watching import watched_by
+
+        line = None if self._terminal is None else self._terminal.line()
+        if line is None:
+            return (yield)
+        try:
+            with watched_by(line):
+                return (yield)
+        finally:
+            line.clear()
 
     @pytest.hookimpl(trylast=True)
     def pytest_sessionfinish(self, session: pytest.Session) -> None:

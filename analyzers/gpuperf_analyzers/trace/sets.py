@@ -56,6 +56,10 @@ class RankResults(Generic[T]):
     findings: tuple[Finding, ...]
 
 
+Told = Callable[[int, int, str], None]
+"""Takes how many files are done, of how many, and the last one's path."""
+
+
 def read_traces(
     paths: Paths,
     *,
@@ -64,6 +68,8 @@ def read_traces(
     processes: int = 1,
     scheduler: Any = None,
     cache: bool = False,
+    told: Told | None = None,
+    partial_result: bool = False,
 ) -> TraceSet:
     """Read every trace that `paths` names, and find the rank of each.
 
@@ -79,7 +85,7 @@ def read_traces(
     """
     found = map_ranks(
         paths, _whole, salvage=salvage, bounds=bounds, processes=processes, scheduler=scheduler,
-        cache=cache,
+        cache=cache, told=told, partial_result=partial_result,
     )  # fmt: skip
     traces = tuple(
         r.result if r.result.rank == r.rank else replace(r.result, rank=r.rank) for r in found.ranks
@@ -105,6 +111,8 @@ def map_ranks(
     processes: int = 1,
     scheduler: Any = None,
     cache: bool = False,
+    told: Told | None = None,
+    partial_result: bool = False,
 ) -> RankResults[T]:
     """`work` done on every trace that `paths` names.
 
@@ -123,6 +131,10 @@ def map_ranks(
         rank: another does it.
     cache
         Keep the columns in the user's cache, and take them from there.
+    told
+        Called after each file with how many are done, of how many, and its path.
+    partial_result
+        Whether Ctrl-C keeps the ranks that are done; the others are in ``failed``.
 
     Raises
     ------
@@ -142,11 +154,19 @@ def map_ranks(
         outcomes = ((path, one(path)) for path in files)
     done: dict[str, _Done[T]] = {}
     failed: dict[str, str] = {}
-    for path, outcome in outcomes:
-        if isinstance(outcome, _Done):
-            done[path] = outcome
-        else:
-            failed[path] = outcome
+    try:
+        for path, outcome in outcomes:
+            if isinstance(outcome, _Done):
+                done[path] = outcome
+            else:
+                failed[path] = outcome
+            if told is not None:
+                told(len(done) + len(failed), len(files), path)
+    except KeyboardInterrupt:
+        if not (partial_result and done):
+            raise
+        left = (path for path in files if path not in done and path not in failed)
+        failed |= {path: f"{path}: not read: interrupted" for path in left}
     order = {path: i for i, path in enumerate(files)}
     return _in_order(
         {p: done[p] for p in sorted(done, key=order.__getitem__)},

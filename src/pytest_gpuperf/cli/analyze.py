@@ -23,6 +23,7 @@ from pytest_gpuperf.cli.json_output import print_json
 from pytest_gpuperf.cli.mark import write_marked
 from pytest_gpuperf.cli.nccl_choices import read_choices, told_by_log
 from pytest_gpuperf.cli.perfetto import write_perfetto
+from pytest_gpuperf.cli.progress import progress
 from pytest_gpuperf.cli.snapshots import bytes_asked, report, which_are_snapshots
 
 if TYPE_CHECKING:
@@ -115,10 +116,12 @@ def _analyzed(traces: TraceSet, logs: Sequence[str] | None) -> SetAnalysis | Non
     """The analysis with what NCCL's `logs` know; None, after a line why, without them."""
     from gpuperf_analyzers.set_analysis import analyze_set
 
-    if logs is None:
-        return analyze_set(traces)
-    choices = read_choices(logs)
-    return None if choices is None else told_by_log(analyze_set(traces), choices)
+    choices = None if logs is None else read_choices(logs)
+    if logs is not None and choices is None:
+        return None
+    with progress("analyzing", len(traces.traces)) as told:
+        found = analyze_set(traces, told=told)
+    return found if choices is None else told_by_log(found, choices)
 
 
 def _parser() -> argparse.ArgumentParser:

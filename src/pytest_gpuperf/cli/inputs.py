@@ -90,12 +90,15 @@ def read_inputs(
     """
     from gpuperf_analyzers.trace import TraceError, read_traces
     from gpuperf_analyzers.trace.files import find_traces
+    from pytest_gpuperf.cli.progress import progress
 
     try:
         files = dict.fromkeys(file for path in paths for file in find_traces(path))
-        found = read_traces(
-            list(files), salvage=salvage, processes=jobs, scheduler=scheduler, cache=cache
-        )
+        with progress("reading", len(files)) as told:
+            found = read_traces(
+                list(files), salvage=salvage, processes=jobs, scheduler=scheduler, cache=cache,
+                told=told, partial_result=True,
+            )  # fmt: skip
     except TraceError as error:
         complain(str(error))
         return None

@@ -5,8 +5,13 @@ from __future__ import annotations
 import argparse
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from pytest_gpuperf.cli.inputs import USAGE, complain
+from pytest_gpuperf.cli.inputs import USAGE, add_reading, complain, read_inputs, reading
+from pytest_gpuperf.cli.progress import progress
+
+if TYPE_CHECKING:
+    from pytest_gpuperf.report.html.page import Page
 
 DEFAULT_NAME = "report.html"
 
@@ -26,14 +31,11 @@ def run(argv: Sequence[str]) -> int:
         from pytest_gpuperf.cli.report_tables import write_report_tables
 
         return write_report_tables(args.paths, args.tables, args.format)
-    from pytest_gpuperf.report.html.opening import InputError, page_of_files
+    page = _page(args)
+    if page is None:
+        return USAGE
     from pytest_gpuperf.report.html.page import write_page
 
-    try:
-        page = page_of_files(args.paths)
-    except InputError as error:
-        complain(str(error))
-        return USAGE
     target = Path(args.output or _beside(args.paths))
     try:
         write_page(page, target)
@@ -42,6 +44,30 @@ def run(argv: Sequence[str]) -> int:
         return USAGE
     print(target)  # noqa: T201 - the answer of the command
     return 0
+
+
+def _page(args: argparse.Namespace) -> Page | None:
+    """The page of what was named; None, after a line why, where there is none."""
+    from gpuperf_analyzers.registry import load_config
+    from pytest_gpuperf.report.html.opening import InputError, page_of_files
+    from pytest_gpuperf.report.html.sources import page_of_traces
+
+    config = load_config()
+    try:
+        page = page_of_files(args.paths, config)
+    except InputError as error:
+        complain(str(error))
+        return None
+    if page is not None:
+        return page
+    traces = read_inputs(args.paths, **reading(args))
+    if traces is None:
+        return None
+    from gpuperf_analyzers.set_analysis import analyze_set
+
+    with progress("analyzing", len(traces.traces)) as told:
+        found = analyze_set(traces, config, told=told)
+    return page_of_traces(traces, found, config)
 
 
 def _beside(paths: Sequence[str]) -> Path:
@@ -84,4 +110,5 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--schema", action="store_true", help="print the JSON Schema of report.json, and no more"
     )
+    add_reading(parser)
     return parser

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 from pytest_gpuperf.recording.coordination import Coordinator, share_count
 from pytest_gpuperf.recording.turns import SLICES, Turns, turns
+from pytest_gpuperf.recording.watching import tell
 
 if TYPE_CHECKING:
     from pytest_gpuperf.recording.options import Options
@@ -187,6 +188,7 @@ class Sampling:
                 sample_s = (perf_counter() - start) / len(taken)
                 rounds.append(Round(start_ns, time_ns(), len(taken)))
                 samples += taken
+                tell(samples, perf_counter() - begin, self._options.max_time_s)
                 gc.collect()
         finally:
             self._regions.timing = False

@@ -13,7 +13,7 @@ from pytest_gpuperf.report.html.comparing import comparison_page
 from pytest_gpuperf.report.html.kinds import kind_of, subject_of
 from pytest_gpuperf.report.html.model import definitions, environment_facts, unique_anchors
 from pytest_gpuperf.report.html.page import Page
-from pytest_gpuperf.report.html.sources import TraceFiles, page_of_document, page_of_traces
+from pytest_gpuperf.report.html.sources import TraceFiles, page_of_document
 from pytest_gpuperf.report.json_report import SCHEMA
 
 if TYPE_CHECKING:
@@ -27,20 +27,17 @@ class InputError(Exception):
     """An input that no page can be made of: one line that names it and says what would do."""
 
 
-def page_of_files(paths: Sequence[str]) -> Page:
-    """The page of what was named.
+def page_of_files(paths: Sequence[str], config: Config) -> Page | None:
+    """The page of the reports that were named; None where they are traces.
 
     Raises
     ------
     InputError
         One of the files cannot be read, or they do not go together.
     """
-    from gpuperf_analyzers.registry import load_config
-
-    config = load_config()
     documents = {path: document(path) for path in paths}
     if all(found is None for found in documents.values()):
-        return _traces(paths, config)
+        return None
     for path, found in documents.items():
         if found is None:
             raise InputError(f"{path}: is no report; name traces alone, or reports alone")
@@ -138,18 +135,3 @@ def _checked(loaded: object, target: Path) -> Mapping[str, Any] | None:
 def _folder(path: str) -> Path:
     given = Path(path)
     return given if given.is_dir() else given.parent
-
-
-def _traces(paths: Sequence[str], config: Config) -> Page:
-    from gpuperf_analyzers.set_analysis import analyze_set
-    from gpuperf_analyzers.trace import TraceError, read_traces
-    from gpuperf_analyzers.trace.files import find_traces
-
-    try:
-        files = dict.fromkeys(file for path in paths for file in find_traces(path))
-        traces = read_traces(list(files))
-    except TraceError as error:
-        raise InputError(str(error)) from None
-    if not traces.traces:
-        raise InputError("; ".join(traces.failed.values()) or f"{paths[0]}: no traces there")
-    return page_of_traces(traces, analyze_set(traces, config), config)

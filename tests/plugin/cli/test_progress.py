@@ -1,0 +1,65 @@
+"""Progress of the command, and what Ctrl-C leaves."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from gpuperf_analyzers.trace import read_traces
+from kineto import KinetoTrace
+from pytest_gpuperf.cli.progress import progress
+
+
+@pytest.fixture
+def six(tmp_path: Path) -> list[str]:
+    paths = []
+    for rank in range(6):
+        t = KinetoTrace(rank=rank, world_size=6)
+        t.launch("gemm", at=5, runs=(10, 40), stream=7)
+        paths.append(str(t.write(tmp_path / f"rank{rank}.json")))
+    return paths
+
+
+def test_every_file_is_told(six: list[str]) -> None:
+    told: list[tuple[int, int, str]] = []
+    read_traces(six, told=lambda *seen: told.append(seen))
+    assert told == [(i + 1, 6, path) for i, path in enumerate(six)]
+
+
+def test_an_interrupt_keeps_what_was_read(six: list[str]) -> None:
+    def interrupted(done: int, total: int, path: str) -> None:
+        if done == 3:
+            raise KeyboardInterrupt
+
+    found = read_traces(six, told=interrupted, partial_result=True)
+    assert [t.rank for t in found.traces] == [0, 1, 2]
+    assert list(found.failed.values()) == [f"{p}: not read: interrupted" for p in six[3:]]
+    with pytest.raises(KeyboardInterrupt):
+        read_traces(six, told=interrupted)
+
+
+def test_nobody_is_told_where_nobody_looks(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with progress("reading", 100) as told:
+        assert told is None
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True, raising=False)
+    with progress("reading", 2) as told:
+        assert told is None
+    assert capsys.readouterr().err == ""
+
+
+def test_a_terminal_sees_what_runs(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True, raising=False)
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setenv("COLUMNS", "100")
+    with progress("reading", 8) as told:
+        assert told is not None
+        told(3, 8, "/x/rank\x1b[31m2.json")
+    err = capsys.readouterr().err
+    assert "3/8" in err
+    assert "reading rank\\x1b[31m2.json" in err
