@@ -58,16 +58,26 @@ def read_nccl_log(*paths: str | os.PathLike[str]) -> tuple[Choice, ...]:
     seen: Counter[tuple[str, int, str, str]] = Counter()
     for path in paths:
         with Path(path).open(encoding="utf-8", errors="replace") as lines:
-            for line in lines:
-                found = _LINE.search(line)
-                if found:
-                    seen[_choice(found)] += 1
+            seen += _counted(lines)
     if not seen:
         named = ", ".join(str(Path(path)) for path in paths)
         raise ValueError(
             f"{named}: no line says what NCCL chose: set NCCL_DEBUG=INFO and "
             "NCCL_DEBUG_SUBSYS=TUNING"
         )
+    return _sorted(seen)
+
+
+def choices_of(lines: Iterable[str]) -> tuple[Choice, ...]:
+    """The choices that `lines` of a log tell of, by kind and size; none where no line does."""
+    return _sorted(_counted(lines))
+
+
+def _counted(lines: Iterable[str]) -> Counter[tuple[str, int, str, str]]:
+    return Counter(_choice(found) for line in lines if (found := _LINE.search(line)))
+
+
+def _sorted(seen: Counter[tuple[str, int, str, str]]) -> tuple[Choice, ...]:
     return tuple(Choice(*key, count) for key, count in sorted(seen.items()))
 
 

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from gpuperf_analyzers.display import harmless, show, show_interval
+from gpuperf_analyzers.failure_text import causes_text
 from gpuperf_analyzers.limits import (
     Judgement,
     LimitError,
@@ -16,6 +17,7 @@ from gpuperf_analyzers.limits import (
     worst,
 )
 from gpuperf_analyzers.registry import load_metrics, plugin_manager
+from pytest_gpuperf.cli.foreign import check, which_are_foreign
 from pytest_gpuperf.cli.inputs import USAGE, add_inputs, complain, read_inputs, reading
 from pytest_gpuperf.cli.json_output import print_json
 from pytest_gpuperf.cli.limit_options import CheckParser, add_limit_options
@@ -42,6 +44,12 @@ def run(argv: Sequence[str]) -> int:
     if not limits:
         complain("no limit given: for example --min-overlap 0.4 (`gpuperf metrics` lists them all)")
         return USAGE
+    foreign = which_are_foreign(args.paths)
+    if foreign:
+        if len(foreign) < len(args.paths):
+            complain(f"{foreign[0]} is no trace, and others are: one kind at a time")
+            return USAGE
+        return check(foreign, limits, metrics, strict=args.strict, as_json=args.json)
     traces = read_inputs(args.paths, **reading(args))
     if traces is None:
         return USAGE
@@ -111,6 +119,7 @@ def document(found: SetAnalysis, judged: Sequence[Judgement], verdict: Verdict) 
         "device_type": found.device_type,
         "traces": [rank.path for rank in found.ranks],
         "failed": dict(found.failed),
+        "causes": failed_causes(found, judged),
         "limits": [
             {
                 "text": j.text,
@@ -136,6 +145,21 @@ def _source(found: SetAnalysis, judgement: Judgement) -> str:
     return value.source if value is not None else ""
 
 
+def failed_causes(found: SetAnalysis, judged: Sequence[Judgement]) -> list[dict[str, Any]]:
+    """The largest causes of each limit on memory that is not met, of the rank that is named."""
+    from gpuperf_analyzers.memory_causes import causes_json, memory_causes
+
+    rows = []
+    for j in judged:
+        if j.verdict is Verdict.FAIL:
+            named = [part.strip() for part in j.at.split(",")]
+            ranks = [r for r in found.ranks if r.label and r.label in named] or list(found.ranks)
+            labels = [d.label for d in ranks[0].devices if d.label in named]
+            causes = memory_causes(ranks[0], j.metric, labels[0] if labels else "")
+            rows += causes_json(j.metric, causes)
+    return rows
+
+
 def _print(found: SetAnalysis, judged: Sequence[Judgement], verdict: Verdict) -> None:
     from pytest_gpuperf.cli.console import emit, make_console, words
 
@@ -144,5 +168,7 @@ def _print(found: SetAnalysis, judged: Sequence[Judgement], verdict: Verdict) ->
     for j in judged:
         line = judgement_line(j, _source(found, j))
         emit(console, words(line, colours.get(j.verdict, "yellow"), 600))
+    for line in causes_text(failed_causes(found, judged)):
+        emit(console, words(line, width=600))
     if len(judged) > 1:
         emit(console, words(f"{verdict.value} in all", colours.get(verdict, "yellow")))
