@@ -109,11 +109,13 @@ def _scores(sizes: Floats) -> Whole:
     """Twice the capped rank of each size, whole numbers: a mean rank of ties may be a half."""
     from scipy.stats import rankdata
 
-    return np.minimum(np.rint(2 * rankdata(sizes)).astype(np.int64), _cap(len(sizes)))
+    doubled = np.rint(2 * np.asarray(rankdata(sizes), dtype=np.float64)).astype(np.int64)
+    return np.asarray(np.minimum(doubled, _cap(len(sizes))), dtype=np.int64)
 
 
 def _untied_scores(count: int) -> Whole:
-    return np.minimum(2 * np.arange(1, count + 1, dtype=np.int64), _cap(count))
+    scores = np.minimum(2 * np.arange(1, count + 1, dtype=np.int64), _cap(count))
+    return np.asarray(scores, dtype=np.int64)
 
 
 def _survival(scores: Whole) -> Floats:

@@ -10,7 +10,6 @@ import contextlib
 import shlex
 import signal
 import subprocess
-import tempfile
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -99,11 +98,8 @@ class Against:
         if broken or config.option.collectonly or not session.items:
             return None  # pytest's own loop says so, runs nothing, and ends as it should
         try:
-            with (
-                _terminated_as_interrupted(),
-                tempfile.TemporaryDirectory(prefix="gpuperf-pairs-") as folder,
-            ):
-                found = self._compare(session, Path(folder))
+            with _terminated_as_interrupted():
+                found = self._compare(session)
         except AgainstError as error:
             raise pytest.UsageError(f"gpuperf: {error}") from None
         for item in session.items:
@@ -115,7 +111,7 @@ class Against:
         for line in self._lines:
             terminalreporter.write_line(line)
 
-    def _compare(self, session: pytest.Session, folder: Path) -> Comparison:
+    def _compare(self, session: pytest.Session) -> Comparison:
         config, asked = session.config, self._asked
         top = toplevel(config.rootpath)
         commit = commit_of(top, asked.revision)
@@ -137,6 +133,8 @@ class Against:
                 own_environment=asked.environment is not None,
             )
             limits = {item.nodeid: _limits(item) for item in session.items}
+            folder = tree.with_name("pairs")  # beside the worktree: it goes with it
+            folder.mkdir()
             found = compare(plan, limits, self._run.metrics(), folder, self._progress(config))
         pairs = found.pairs_run
         what = "the working tree as it is" if is_dirty(top) else "the working tree"
@@ -248,7 +246,7 @@ def _tell(item: pytest.Item, found: Comparison, run: Run) -> None:
             keywords={str(k): 1 for k in item.keywords},
             outcome=outcome if called else "passed",  # type: ignore[arg-type]
             longrepr=longrepr if called else None,
-            when=when,  # type: ignore[arg-type]
+            when=when,
             user_properties=properties if when != "setup" else [],
         )
         if called:

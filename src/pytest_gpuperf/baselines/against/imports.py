@@ -137,7 +137,7 @@ def _differs(top: Path, commit: str, path: str) -> bool:
         after = (top / path).read_text(encoding="utf-8")
     except OSError:
         after = ""
-    return _dependencies(before) != _dependencies(after)
+    return bool(_dependencies(before) != _dependencies(after))
 
 
 def _dependencies(text: str) -> Any:
