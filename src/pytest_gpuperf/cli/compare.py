@@ -25,6 +25,7 @@ from pytest_gpuperf.cli.snapshots import which_are_snapshots
 if TYPE_CHECKING:
     from gpuperf_analyzers.config import Config
     from gpuperf_analyzers.diff import Diff, OpTable
+    from gpuperf_analyzers.memory_change import MemoryChange
     from gpuperf_analyzers.metrics import Metric
     from gpuperf_analyzers.set_analysis import SetAnalysis
 
@@ -195,6 +196,13 @@ def _signed(change: float) -> str:
     return f"{'−' if change < 0 else '+'}{show(abs(change), 'fraction')}"
 
 
+def memory_of(before: Side, after: Side) -> MemoryChange | None:
+    """What grew in memory, of the first rank of each side."""
+    from gpuperf_analyzers.memory_change import memory_change
+
+    return memory_change(before.analysis.ranks[0], after.analysis.ranks[0])
+
+
 def document(
     before: Side,
     after: Side,
@@ -204,7 +212,9 @@ def document(
     top: int,
 ) -> dict[str, Any]:
     """The comparison as plain JSON types."""
+    grew = memory_of(before, after)
     return {
+        "memory": None if grew is None else grew.to_json(top),
         "verdict": worst(j.verdict for j in judged).value if judged else None,
         "before": _side_document(before, metrics),
         "after": _side_document(after, metrics),

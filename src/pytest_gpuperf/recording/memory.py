@@ -32,10 +32,18 @@ def alive_bytes(device: torch.device) -> int:
 
 def objects_of(kind: type) -> list[Any]:
     """Every object of `kind` or a subclass that the collector knows."""
+    return objects_by_kind(kind)[0]
+
+
+def objects_by_kind(*kinds: type) -> list[list[Any]]:
+    """For each of `kinds` what :func:`objects_of` gives, in one walk."""
     objects = gc.get_objects()
     # By type and not by isinstance, which would run the __class__ of proxies and lazy modules.
-    kinds = {each for each in set(map(type, objects)) if issubclass(each, kind)}
-    return [found for found in objects if type(found) in kinds]
+    types = set(map(type, objects))
+    of_kind = [{each for each in types if issubclass(each, kind)} for kind in kinds]
+    some = set().union(*of_kind)
+    picked = [found for found in objects if type(found) in some]
+    return [[found for found in picked if type(found) in wanted] for wanted in of_kind]
 
 
 def _add(torch: Any, tensor: Any, storages: dict[int, int]) -> None:

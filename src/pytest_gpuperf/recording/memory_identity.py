@@ -6,12 +6,12 @@ need not name them. Storages are told apart by their address.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from pytest_gpuperf.recording.errors import import_torch
 from pytest_gpuperf.recording.inputs import inputs_of
-from pytest_gpuperf.recording.memory import dense_parts, objects_of
+from pytest_gpuperf.recording.memory import dense_parts, objects_by_kind, objects_of
 
 if TYPE_CHECKING:
     import torch
@@ -21,10 +21,10 @@ Identities = dict[int, tuple[str, str]]
 _DEEPEST = 4
 
 
-def module_paths() -> dict[int, tuple[str, Any]]:
+def module_paths(modules: Sequence[Any] | None = None) -> dict[int, tuple[str, Any]]:
     """Each module by its ``id``: its name from the outermost module down, and itself."""
-    torch = import_torch()
-    modules = objects_of(torch.nn.Module)
+    if modules is None:
+        modules = objects_of(import_torch().nn.Module)
     inner = {id(child) for m in modules for child in _children(m).values()}
     paths: dict[int, tuple[str, Any]] = {}
     waiting = [(type(m).__name__, m) for m in modules if id(m) not in inner] or [
@@ -53,15 +53,18 @@ def identities(device: torch.device, step: Callable[..., object] | None = None) 
     """
     torch = import_torch()
     found: Identities = {}
-    leaves = [*_of_modules()]
-    leaves += [(_shape(t), t) for t in objects_of(torch.Tensor) if _is_trained(t)]
+    tensors, modules, optimizers = objects_by_kind(
+        torch.Tensor, torch.nn.Module, torch.optim.Optimizer
+    )
+    leaves = [*_of_modules(modules)]
+    leaves += [(_shape(t), t) for t in tensors if _is_trained(t)]
     for place, tensor in leaves:
         _note(torch, found, tensor, device, ("parameter", place))
     for place, tensor in leaves:
         gradient = _gradient(tensor)
         if gradient is not None:
             _note(torch, found, gradient, device, ("gradient", place))
-    for optimizer in optimizers(torch):
+    for optimizer in optimizers:
         _note_state(torch, found, optimizer, device)
     for value in inputs_of(step) if step is not None else ():
         for tensor in _tensors(torch, value):
@@ -69,18 +72,13 @@ def identities(device: torch.device, step: Callable[..., object] | None = None) 
     return found
 
 
-def _of_modules() -> Iterator[tuple[str, Any]]:
+def _of_modules(modules: Sequence[Any]) -> Iterator[tuple[str, Any]]:
     """Name and tensor of every parameter and buffer."""
-    for path, module in module_paths().values():
+    for path, module in module_paths(modules).values():
         for store in ("_parameters", "_buffers"):
             for name, tensor in (module.__dict__.get(store) or {}).items():
                 if tensor is not None:
                     yield f"{path}.{name}", tensor
-
-
-def optimizers(torch: Any) -> list[Any]:
-    """Every optimizer that is alive."""
-    return objects_of(torch.optim.Optimizer)
 
 
 def of_optimizer(device: torch.device, optimizer: Any) -> Identities:

@@ -17,9 +17,10 @@ from gpuperf_analyzers.diff.text import (
     structure_lines,
 )
 from gpuperf_analyzers.display import harmless, short_names, show, show_interval
-from pytest_gpuperf.cli.compare import colour, judgement_line
+from pytest_gpuperf.cli.compare import colour, judgement_line, memory_of
 from pytest_gpuperf.cli.console import emit, make_console, table, words
 from pytest_gpuperf.cli.views.header import grouped, print_findings
+from pytest_gpuperf.cli.views.memory_change import print_memory_change
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -67,6 +68,7 @@ def print_comparison(
         _print_kernels(console, found, top)
         for line in (*structure_lines(found), *count_lines(found), *step_lines(found)):
             emit(console, words(line))
+    print_memory_change(console, memory_of(before, after), top)
     for j in judged:
         emit(console, words(judgement_line(j), colour(j.verdict), 600))
 
