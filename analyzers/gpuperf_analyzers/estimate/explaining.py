@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from gpuperf_analyzers.estimate.activations import RECOMPUTE
 from gpuperf_analyzers.estimate.communication import tp_bound, tp_bound_megatron
 from gpuperf_analyzers.estimate.layout_memory import stage_parameters
+from gpuperf_analyzers.estimate.layout_time import link_rates
 from gpuperf_analyzers.estimate.layouts import stage_layers
 from gpuperf_analyzers.estimate.model_states import state_bytes
 from gpuperf_analyzers.estimate.searching import Found
@@ -54,11 +55,10 @@ def explain(found: Found, place: int = 1) -> tuple[Step, ...]:
         Step("1. The model fits in memory", _memory(found, i)),
         Step("2. The batch is reached", _batch(found, i)),
         Step("3. Throughput", _throughput(found, i)),
+        Step("Communication of a step by link, hidden or not", _links(found, i)),
     ]
-    bound = _bounds(found)
-    if bound:
-        steps.append(Step("How far tensor parallelism carries", bound))
-    return tuple(steps)
+    steps.append(Step("How far tensor parallelism carries", _bounds(found)))
+    return tuple(step for step in steps if step.terms)
 
 
 def _memory(found: Found, i: int) -> tuple[Term, ...]:
@@ -148,13 +148,8 @@ def _throughput(found: Found, i: int) -> tuple[Term, ...]:
         ("bubble", t.bubble, f"({pp} - 1)/({v}·{m}) of the time of the micro-batches", NARAYANAN),
     ]  # fmt: skip
     terms = [Term(n, float(value[i]), "us", f, source) for n, value, f, source in parts]
-    sending = _whole_communication_us(found, i)
-    compute = float(t.compute[i])
     terms += [
         Term("step", float(t.step[i]), "us", "sum", DEFINITION),
-        Term("communication / compute", sending / compute, "fraction",
-             "bytes sent one way / bandwidth, hidden or not, over the time of compute",
-             DEFINITION),
         Term("model FLOP", flops, "FLOP", "3 × forward, matrix by matrix", COUNTED),
         Term("MFU", float(t.mfu[i]), "fraction",
              f"model FLOP / ({int(x.gpus[i])} GPUs × peak × step)", PALM),
@@ -168,16 +163,41 @@ def _sent(sent: float, what: str) -> str:
     return f"{sent / 1e9:.4g} GB a GPU and step: {what}" if sent else f"none: {what}"
 
 
-def _whole_communication_us(found: Found, i: int) -> float:
-    """Time of everything that GPU sends, as though nothing were hidden."""
-    from gpuperf_analyzers.estimate.layout_time import link_rates
+_KINDS = {
+    "tensor": ("tensor-parallel", f"{MEGATRON}; {RING}"),
+    "context": ("context-parallel", RING_ATTENTION),
+    "expert": ("expert-parallel", GSHARD),
+    "pipeline": ("pipeline", NARAYANAN),
+    "data": ("gradients and ZeRO", f"{ZERO}; {RING}"),
+}
 
+
+def _links(found: Found, i: int) -> tuple[Term, ...]:
+    """Bytes of each kind, the link that they go over, and their time on it; and the ratio."""
     one = found.layouts.take(slice(i, i + 1))  # type: ignore[arg-type] # keeps arrays of one
-    total = 0.0
+    inside = found.cluster.intra_bytes_s
+    terms = []
+    whole = 0.0
     for kind, rate in link_rates(one, found.cluster).items():
+        name, source = _KINDS[kind]
         sent = float(getattr(found.time, f"{kind}_bytes")[i])
-        total += sent / float(rate[0]) * _US if sent else 0.0
-    return total
+        one_way = float(rate[0])
+        if not sent > 0:
+            continue
+        if math.isnan(one_way):
+            terms.append(Term(name, None, "us", "the link's bandwidth is not known", source))
+            continue
+        where = "in the node" if one_way == inside else "between nodes"
+        took = sent / one_way * _US
+        whole += took
+        what = f"{sent / 1e9:.4g} GB one way / {one_way / 1e9:g} GB/s {where}"
+        terms.append(Term(name, took, "us", what, source))
+    if whole:
+        ratio = float(found.time.compute[i]) / whole
+        terms.append(
+            Term("compute / communication", ratio, "count", "time of compute / sum", DEFINITION)
+        )
+    return tuple(terms)
 
 
 def _bounds(found: Found) -> tuple[Term, ...]:

@@ -104,7 +104,10 @@ def _gpus(args: argparse.Namespace, nodes: int | None) -> int:
 def found_of(args: argparse.Namespace, c: TransformerConfig, on: Any, gpus: int) -> Found:
     """The search that `args` ask for, of one model on `gpus` GPUs, or the one layout."""
     from gpuperf_analyzers.estimate.searching import search
+    from gpuperf_analyzers.estimate.terms import EstimateError
 
+    if args.batch is None and not _laid_out(args):
+        raise EstimateError("a search needs --batch, the samples an update over all GPUs")
     batch = args.batch or _ways(args)["dp"] * (args.micro_batch or 1)
     layouts = _one(args, c, batch, gpus) if _laid_out(args) else None
     options: dict[str, Any] = {}

@@ -145,9 +145,10 @@ def spec_of_module(written: str) -> ModelSpec:
     try:
         made = _call(Path(file), name)
         model, *inputs = made if isinstance(made, tuple) else (made,)
-        return model_spec(model, *inputs)
+        spec: ModelSpec = model_spec(model, *inputs)
     except (ModelSpecError, RecordingError) as error:
         raise EstimateError(str(error).removeprefix("gpuperf: ")) from None
+    return spec
 
 
 def _call(path: Path, name: str) -> Any:

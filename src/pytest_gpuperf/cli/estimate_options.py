@@ -88,7 +88,7 @@ def _add_run(parser: argparse.ArgumentParser) -> None:
         "--batch",
         type=_count,
         metavar="N",
-        help="samples an update over all GPUs (default 1, or one a replica)",
+        help="samples an update over all GPUs (default 1; of a layout, one a replica)",
     )
     run.add_argument(
         "--optimizer",

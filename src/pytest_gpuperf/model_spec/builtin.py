@@ -85,8 +85,9 @@ def _mlp(torch: Any) -> Any:
 
 def _resnet(torch: Any) -> Any:
     nn = torch.nn
+    module: Any = nn.Module
 
-    class Block(nn.Module):  # type: ignore[misc] # likewise
+    class Block(module):  # type: ignore[misc] # likewise
         def __init__(self, width: int) -> None:
             super().__init__()
             self.first = nn.Conv2d(width, width, 3, padding=1, bias=False)
@@ -125,11 +126,12 @@ def _depthwise(torch: Any) -> Any:
 def _decoder(torch: Any, c: TransformerConfig) -> Any:  # noqa: C901 - three small modules in one
     """A decoder as `c` describes: GPT-2's form with learned positions, else Llama's."""
     nn, functional = torch.nn, torch.nn.functional
+    module: Any = nn.Module
 
     def norm() -> Any:
         return nn.LayerNorm(c.hidden) if c.norm_bias else nn.RMSNorm(c.hidden)
 
-    class Attention(nn.Module):  # type: ignore[misc] # likewise
+    class Attention(module):  # type: ignore[misc] # likewise
         def __init__(self) -> None:
             super().__init__()
             self.query = nn.Linear(c.hidden, c.query_width, bias=c.bias)
@@ -148,7 +150,7 @@ def _decoder(torch: Any, c: TransformerConfig) -> Any:  # noqa: C901 - three sma
             y = functional.scaled_dot_product_attention(q, k, v, is_causal=True)
             return self.out(y.transpose(1, 2).reshape(batch, rows, -1))
 
-    class Block(nn.Module):  # type: ignore[misc] # likewise
+    class Block(module):  # type: ignore[misc] # likewise
         def __init__(self) -> None:
             super().__init__()
             self.before, self.after, self.attention = norm(), norm(), Attention()
@@ -164,7 +166,7 @@ def _decoder(torch: Any, c: TransformerConfig) -> Any:  # noqa: C901 - three sma
                 return x + self.down(functional.gelu(wide))
             return x + self.down(functional.silu(self.gate(y)) * wide)
 
-    class Decoder(nn.Module):  # type: ignore[misc] # likewise
+    class Decoder(module):  # type: ignore[misc] # likewise
         def __init__(self) -> None:
             super().__init__()
             self.table = nn.Embedding(c.vocabulary, c.hidden)

@@ -123,6 +123,26 @@ def test_parts_add_up_and_the_explanation_says_the_same():
         explain(found, 10**9)
 
 
+def test_communication_is_timed_by_its_link():
+    """DP 16 over two nodes: the network's 50 GB/s by 8 members a node; TP 8 within it at 400.
+
+    With TP 8 a node has one member of each ring: 2·15/16·2 bytes of an eighth at 50 GB/s.
+    """
+    found = one(dp=16, zero=1)
+    terms = {t.name: t for t in explain(found, 1)[3].terms}
+    sent = 2 * 15 / 16 * 2 * parameters(C).total
+    assert terms["gradients and ZeRO"].value == pytest.approx(sent / 400e9 * 1e6)
+    both = one(tp=8, dp=16)
+    terms = {t.name: t for t in explain(both, 1)[3].terms}
+    tensor, data = terms["tensor-parallel"], terms["gradients and ZeRO"]
+    assert "in the node" in tensor.formula
+    assert "50 GB/s between nodes" in data.formula
+    held = (parameters(C).total - 161 * 8192) / 8 + 161 * 8192
+    assert data.value == pytest.approx(2 * 15 / 16 * 2 * held / 50e9 * 1e6)
+    ratio = both.time.compute[0] / (tensor.value + data.value)
+    assert terms["compute / communication"].value == pytest.approx(ratio)
+
+
 def test_an_unknown_gpu_has_no_share_of_peak():
     on = cluster("Acme X1", builtin_peaks(), memory_bytes=80e9)
     assert any("declare it" in note for note in on.notes)

@@ -123,7 +123,11 @@ def test_a_config_a_chain_and_a_module(capsys, tmp_path):
         (["--model", "gpt2", "--tp", "5"], "does not divide so"),
         (["--model", "gpt2", "--gpus", "8", "--tp", "3", "--dp", "2"], "not 8"),
         (["--model", "gpt2", "--gpus", "8", "--gpu", "H100", "--batch", "8"], "say which"),
-        (["--model", "gpt2", "--gpus", "2000000", "--gpu-memory", "1GB"], "1,000,000"),
+        (
+            ["--model", "gpt2", "--gpus", "2000000", "--gpu-memory", "1GB", "--batch", "8"],
+            "1,000,000",
+        ),
+        (["--model", "gpt2", "--gpus", "8", "--gpu-memory", "1GB"], "needs --batch"),
     ],
 )
 def test_what_cannot_be_estimated_is_one_line(capsys, args, words):
