@@ -18,7 +18,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from benchmarks.trust_project import disturb
+from benchmarks.trust_load import disturb
 
 HERE, THERE = "here", "there"
 
