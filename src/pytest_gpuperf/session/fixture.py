@@ -173,8 +173,9 @@ class Gpuperf:
         __tracebackhide__ = True
         self._begin(name)
         found = self._ready(fn, name)
-        written = {"items": items, "tokens": tokens, "flops": flops, "bytes": bytes}
-        written["estimate"] = estimate
+        written: dict[str, object] = {
+            "items": items, "tokens": tokens, "flops": flops, "bytes": bytes, "estimate": estimate,
+        }  # fmt: skip
         times = {"warmup": warmup, "max_time": max_time, "steps": steps}
         declaration = self._declared(**found.beside({**written, **times}))
         _refuse_no_functions(setup=setup, teardown=teardown)
