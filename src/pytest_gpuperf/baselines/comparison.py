@@ -15,6 +15,7 @@ from pytest_gpuperf.baselines.explanation import changes_of, explained
 from pytest_gpuperf.baselines.model import Baseline, Entry, Name
 from pytest_gpuperf.baselines.observation import Observation, observation_of
 from pytest_gpuperf.baselines.regression import judge_regression
+from pytest_gpuperf.baselines.shown import shown
 from pytest_gpuperf.baselines.store import EnvironmentFile, Store
 from pytest_gpuperf.session.baseline import Compared, Observed
 
@@ -103,7 +104,8 @@ class StoredBaselines:
             notes += changes_of(found.entry, now, self._name, without=limited)
         if found.counts_only:
             notes.append(f"counts are compared with another machine's: {found.counts_only}")
-        return Compared(tuple(judged), lines, tuple(notes), now.to_json())
+        before = None if found.entry is None else shown(found.entry, now)
+        return Compared(tuple(judged), lines, tuple(notes), now.to_json(), before)
 
     def find(self, now: Observation) -> Found:
         """What is stored for `now`, or why nothing can be compared with it."""

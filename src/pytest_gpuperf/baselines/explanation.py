@@ -31,7 +31,7 @@ def explained(
     if not worse:
         return ()
     lines: list[str] = []
-    found = _diff(entry, now)
+    found = diff_since(entry, now)
     for judgement in worse:
         if judgement.verdict is Verdict.FAIL:
             lines += _of_count(judgement, found, entry, now)
@@ -83,7 +83,7 @@ def _is_time(judgement: Judgement) -> bool:
     return unit in _TIMES
 
 
-def _diff(entry: Entry, now: Observation) -> Diff | None:
+def diff_since(entry: Entry, now: Observation) -> Diff | None:
     """The two op tables, matched; None where one is missing or cannot be read."""
     from gpuperf_analyzers.diff import diff
     from pytest_gpuperf.baselines.op_tables import unpacked

@@ -61,12 +61,15 @@ class Compared:
         What a reader must know beside the verdicts.
     observation
         What a save of this run would keep, as plain JSON types; None where nothing would be.
+    baseline
+        What a report shows of the baseline, as plain JSON types; None where there is none.
     """
 
     judgements: tuple[Judgement, ...] = ()
     explained: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
     observation: Mapping[str, Any] | None = field(default=None, repr=False)
+    baseline: Mapping[str, Any] | None = field(default=None, repr=False)
 
 
 class Baselines(Protocol):

@@ -149,6 +149,7 @@ def measurement_of(
         environment=first.environment,
         explained=compared.explained,
         observation=compared.observation,
+        baseline=compared.baseline,
     )
 
 

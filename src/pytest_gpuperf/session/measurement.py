@@ -51,6 +51,8 @@ class Measurement:
         What accounts for what got worse since the baseline, a line each.
     observation
         What a baseline would keep of it, as plain JSON types; None where nothing.
+    baseline
+        What a report shows of the baseline it was compared with; None where there is none.
     """
 
     name: str = ""
@@ -74,6 +76,7 @@ class Measurement:
     reason: str = ""
     explained: tuple[str, ...] = ()
     observation: Mapping[str, Any] | None = field(default=None, repr=False)
+    baseline: Mapping[str, Any] | None = field(default=None, repr=False)
 
     def __getitem__(self, metric: str) -> Value:
         """The value of `metric`, absent with the reason where there is no number.
@@ -135,6 +138,7 @@ def result_record(
         "limits": [_limit_record(j) for j in m.judgements],
         "values": {name: _value_record(v, units.get(name, "")) for name, v in m.values.items()},
         "explained": list(m.explained),
+        "baseline": None if m.baseline is None else dict(m.baseline),
         "evidence": dict(m.evidence),
         "traces": [str(path) for path in m.traces],
         "timer": m.timer,

@@ -23,7 +23,7 @@ from pytest_gpuperf.report.html.blocks import (
 )
 from pytest_gpuperf.report.html.model import definitions, environment_facts, unique_anchors
 from pytest_gpuperf.report.html.page import Page
-from pytest_gpuperf.report.html.sections.diff import diff_section
+from pytest_gpuperf.report.html.sections.diff import MOST, diff_section
 from pytest_gpuperf.report.html.sections.limits import verdict_cell
 from pytest_gpuperf.report.html.sections.values import metric_cell
 from pytest_gpuperf.report.html.svg import Scale, element, framed, percent, titled
@@ -195,7 +195,7 @@ def _subject(
     if isinstance(found, str):
         sections.append(Section("What changed", (Text((found,), "note"),)))
     elif found is not None:
-        sections.append(diff_section(found))
+        sections.append(diff_section(found.to_json(MOST)))
     names = dict.fromkeys([*(old.get("values") or {}), *(new.get("values") or {})])
     rows = tuple(row for name in names for row in _row(old, new, name))
     columns = (

@@ -25,6 +25,7 @@ from pytest_gpuperf.report.html.blocks import (
     words,
 )
 from pytest_gpuperf.report.html.page import Page
+from pytest_gpuperf.report.html.sections.diff import diff_section
 from pytest_gpuperf.report.html.sections.limits import COLUMNS, limits_section, overview_rows
 from pytest_gpuperf.report.html.sections.samples import samples_section
 from pytest_gpuperf.report.html.sections.values import not_measured, values_section
@@ -73,7 +74,9 @@ def _overview(records: Sequence[Record], anchors: Sequence[str]) -> tuple[Table 
 
 def _subject(record: Record, anchor: str, analyzed: Analyzed) -> Subject:
     summary, *parts_of_trace = [*analyzed(record), None]
-    own = (summary, limits_section(record), samples_section(record), *parts_of_trace)
+    baseline = record.get("baseline") or {}
+    since = diff_section(baseline["diff"], "Since the baseline") if baseline.get("diff") else None
+    own = (summary, limits_section(record), samples_section(record), since, *parts_of_trace)
     values = values_section(record.get("values") or {})
     sections = [s for s in own if s is not None]
     parts = [words(record.get("device") or "", 80)]

@@ -41,7 +41,7 @@ def records() -> list[dict[str, Any]]:
     return [
         record(traces=[], samples_us=samples),
         record(test="tests/test_b.py::test_green", verdict="PASS", limits=[timed], values=values,
-               traces=[], samples_us=samples, baseline={"step_time": 1020.0}),
+               traces=[], samples_us=samples, baseline={"runs": 3, "values": {"step_time": 1020.0}, "diff": None}),
         record(test="tests/test_b.py::test_free", verdict=None, limits=[], values=values,
                traces=[], samples_us=[]),
     ]  # fmt: skip

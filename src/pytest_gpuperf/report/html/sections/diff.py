@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from markupsafe import Markup
 
@@ -22,22 +22,28 @@ from pytest_gpuperf.report.html.blocks import (
 )
 from pytest_gpuperf.report.html.svg import Scale, element, percent, titled
 
-if TYPE_CHECKING:
-    from gpuperf_analyzers.diff import Change, Diff
-
+Change = Mapping[str, Any]
+MOST = 150
+"""Changes that a page shows in full; of more the rest is one sum."""
 _BARS = 20
-_MOST = 150
 
 
-def diff_section(found: Diff, title: str = "What changed") -> Section:
-    """The changes that explain most of the difference in mean step time, and all in a table."""
-    ranked = sorted(found.changes, key=lambda c: -abs(float(c.delta)))
-    moved = [c for c in ranked if c.delta][:_BARS]
-    notes = tuple(words(n, 300) for n in found.notices)
-    total = float(found.delta) / 1e3
+def diff_section(found: Mapping[str, Any], title: str = "What changed") -> Section:
+    """The changes that explain most of the difference in mean step time, and all in a table.
+
+    Parameters
+    ----------
+    found
+        A diff as JSON types (``Diff.to_json``), the largest changes first.
+    title
+        Of the section.
+    """
+    changes: Sequence[Change] = found["changes"]
+    moved = [c for c in changes if c["delta_us"]][:_BARS]
+    notes = tuple(words(n, 300) for n in found.get("notices") or ())
     head = (
-        f"Mean step time changed by {_signed(total)}. The parts add up to it exactly: every moment "
-        "of a step is one op's, exposed communication's, exposed memory's or idle."
+        f"Mean step time changed by {_signed(found['delta_us'])}. The parts add up to it exactly: "
+        "every moment of a step is one op's, exposed communication's, exposed memory's or idle."
     )
     blocks: list[Block] = [Text((head,))]
     if notes:
@@ -53,23 +59,24 @@ def diff_section(found: Diff, title: str = "What changed") -> Section:
                 "step_time",
             )
         )
-    more = f"{len(ranked) - _MOST:,} smaller changes are left out." if len(ranked) > _MOST else ""
-    blocks.append(_table(ranked[:_MOST], "Every op, before and after", more=more))
+    left = found.get("other_changes") or 0
+    rest = _signed(float(found.get("other_delta_us") or 0.0))
+    more = f"{left:,} more rows, {rest} in all, are left out." if left else ""
+    blocks.append(_table(changes, "Every op, before and after", more=more))
     return Section(title, tuple(blocks))
 
 
 def _bars(changes: Sequence[Change]) -> Markup:
     """A bar to either side of the middle, each change by its name."""
-    largest = max(abs(float(c.delta)) for c in changes) or 1.0
+    largest = max(abs(c["delta_us"]) for c in changes) or 1.0
     x = Scale(-largest, largest)
     cells = []
     for change in changes:
-        delta = float(change.delta)
+        delta, name = float(change["delta_us"]), words(change["op"], 80)
         begin, end = sorted((x(0.0), x(delta)))
-        told = f"{words(change.name, 80)}: {_signed(delta / 1e3)}"
         bar = titled(
             "rect",
-            told,
+            f"{name}: {_signed(delta)}",
             class_="k-comm" if delta > 0 else "k-compute",
             x=percent(begin),
             y=1,
@@ -78,9 +85,9 @@ def _bars(changes: Sequence[Change]) -> Markup:
         )
         middle = element("line", class_="grid", x1="50%", x2="50%", y1=0, y2=22)
         cells += [
-            element("span", words(change.name, 60), class_="label"),
+            element("span", words(name, 60), class_="label"),
             element("svg", bar, middle, class_="bar", width="100%", height=22, aria_hidden="true"),
-            element("span", _signed(delta / 1e3), class_="value"),
+            element("span", _signed(delta), class_="value"),
         ]
     return element("div", *cells, class_="bars")
 
@@ -88,14 +95,14 @@ def _bars(changes: Sequence[Change]) -> Markup:
 def _table(changes: Sequence[Change], title: str, more: str = "") -> Table:
     rows = tuple(
         (
-            text_cell(c.name, 100),
-            text_cell(" ".join(c.shapes_after or c.shapes_before), 100),
-            Cell(c.word, c.word),
-            number_cell(None if c.before is None else c.before.us, "us"),
-            number_cell(None if c.after is None else c.after.us, "us"),
-            Cell(_signed(float(c.delta) / 1e3), float(c.delta) / 1e3),
-            _count(None if c.before is None else float(c.before.count)),
-            _count(None if c.after is None else float(c.after.count)),
+            text_cell(c["op"], 100),
+            text_cell(" ".join(c["shapes_after"] or c["shapes_before"]), 100),
+            text_cell(c["change"], 12),
+            _side(c["before"], "exclusive_us"),
+            _side(c["after"], "exclusive_us"),
+            Cell(_signed(c["delta_us"]), c["delta_us"]),
+            _side(c["before"], "count"),
+            _side(c["after"], "count"),
         )
         for c in changes
     )
@@ -112,8 +119,11 @@ def _table(changes: Sequence[Change], title: str, more: str = "") -> Table:
     return Table(title, columns, rows, searchable=True, more=more)
 
 
-def _count(value: float | None) -> Cell:
-    return Cell("-") if value is None else Cell(f"{value:,.4g}", value)
+def _side(cost: Mapping[str, float] | None, key: str) -> Cell:
+    if cost is None:
+        return Cell("-")
+    value = cost[key]
+    return number_cell(value, "us") if key == "exclusive_us" else Cell(f"{value:,.4g}", value)
 
 
 def _signed(us: float) -> str:
