@@ -235,7 +235,7 @@ def test_a_damaged_baseline_is_invalid_with_its_path(project) -> None:
     _file().write_text('{"format": "pytest-gpuperf baselines", "schema": 7}')
     result = project(None, *THREE)
     result.assert_outcomes(failed=1)
-    result.stdout.fnmatch_lines(["*note: INVALID: exact *gpuperf-baselines*update pytest-gpuperf"])
+    result.stdout.fnmatch_lines(["INVALID exact *gpuperf-baselines*update pytest-gpuperf"])
 
 
 def test_another_environment_is_a_warning_line_and_no_comparison(
@@ -306,3 +306,24 @@ def test_a_parallel_run_saves_what_its_workers_measured(project, pytester) -> No
     tests = json.loads(_file().read_text())["baselines"]["default"]["tests"]
     assert len(tests) == 3
     assert [entry[""]["runs"] for entry in tests.values()] == [[1]] * 3
+
+
+def test_compare_tells_changes_of_what_has_no_limit(
+    project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source = """
+        import os, torch
+        def test_ones(gpuperf):
+            def step():
+                x = torch.ones(8)
+                return x + 1 if os.environ.get("WORSE") else x
+            gpuperf(step)
+    """
+    project(source, "--gpuperf-save", *THREE).assert_outcomes(passed=1)
+    monkeypatch.setenv("WORSE", "1")
+    result = project(None, "--gpuperf-compare", "-rA", *THREE)
+    result.assert_outcomes(passed=1)
+    result.stdout.fnmatch_lines(["*note: step_time * against * of one run; not judged)"])
+    result.stdout.fnmatch_lines(["*note: kernel_launches 4 against 3 in the baseline 'default'*"])
+    result = project(None, "--gpuperf-compare=other", "-rA", *THREE)
+    result.stdout.fnmatch_lines(["*note: not compared: no baseline named 'other' is stored here*"])
