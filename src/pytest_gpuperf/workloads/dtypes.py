@@ -47,9 +47,9 @@ def values(
     shape: Sequence[int], device: torch.device, dtype: str = "fp32", *, seed: int = 0
 ) -> torch.Tensor:
     """Normally distributed values, the same ones each time; torch's own generator is left alone."""
-    torch = import_torch()
-    generator = torch.Generator(device=device).manual_seed(seed)
-    made = torch.randn(*shape, device=device, generator=generator)
+    library = import_torch()
+    generator = library.Generator(device=device).manual_seed(seed)
+    made = library.randn(*shape, device=device, generator=generator)
     found: torch.Tensor = made.to(torch_dtype(dtype))
     return found
 

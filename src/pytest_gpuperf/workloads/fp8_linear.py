@@ -28,7 +28,7 @@ def _product(
     return found
 
 
-class Fp8Linear(torch.autograd.Function):
+class Fp8Linear(torch.autograd.Function):  # type: ignore[misc]
     """``x weight.T``; backward ``grad weight`` and ``grad.T x``, all of them in fp8."""
 
     @staticmethod

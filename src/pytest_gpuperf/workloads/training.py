@@ -109,11 +109,14 @@ class Training:
             It is above 1, or not a number.
         """
         torch = import_torch()
-        found = torch.autograd.grad(self._loss(self.weights, self.x, self.target), self.weights)
+        # Scaled as in a step: gradients of a mean would underflow in fp16.
+        scaled = self.scaler.scale(self._loss(self.weights, self.x, self.target))
+        scale = self.scaler.get_scale() if self.scaler.is_enabled() else 1.0
+        found = [g.double() / scale for g in torch.autograd.grad(scaled, self.weights)]
         wide = [w.detach().double().requires_grad_() for w in self.weights]
         loss = (forward(wide, self.x.double()) - self.target.double()).square().mean()
         expected = torch.autograd.grad(loss, wide)
-        apart = sum((f.double() - e).square().sum() for f, e in zip(found, expected, strict=True))
+        apart = sum((f - e).square().sum() for f, e in zip(found, expected, strict=True))
         length = sum(e.square().sum() for e in expected)
         share = float((apart / length).sqrt()) / _ALLOWED[self.precision]
         if not share <= 1:
