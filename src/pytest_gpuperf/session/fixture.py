@@ -343,7 +343,8 @@ class Gpuperf:
         device = self.device
         try:
             with device_lock([device]):
-                return fit_memory(step, sizes=sizes, device=device, memory=memory)
+                found: BatchFit = fit_memory(step, sizes=sizes, device=device, memory=memory)
+                return found
         except RecordingError as error:
             raise pytest.fail.Exception(str(error), pytrace=False) from None
         except FitError as error:
