@@ -17,7 +17,10 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     import torch
+    from filelock import FileLock
 
+_kept: dict[str, FileLock] = {}
+"""Locks that rank 0 of a surrounding torchrun has until it ends."""
 _here = threading.Lock()
 """Held while this process measures."""
 
@@ -28,7 +31,8 @@ def device_lock(devices: Iterable[torch.device]) -> Iterator[None]:
 
     Locks are taken in the order of their names, so that two launches over the same GPUs cannot
     wait for each other. Of the ranks of a surrounding torchrun only rank 0 takes them, for all:
-    the others are to run at the same time.
+    the others are to run at the same time. It keeps them to its end: the others' wait for rank 0
+    in a collective has a time limit, and must not depend on who else measures here.
 
     Raises
     ------
@@ -53,8 +57,13 @@ def device_lock(devices: Iterable[torch.device]) -> Iterator[None]:
         if place is None or place.rank == 0:
             try:
                 folder = _lock_folder()
-                for key in sorted(keys):
-                    held.enter_context(FileLock(str(folder / f"{key}.lock")))
+                for key in sorted(keys - _kept.keys()):
+                    lock = FileLock(str(folder / f"{key}.lock"))
+                    if place is None:
+                        held.enter_context(lock)
+                    else:
+                        lock.acquire()
+                        _kept[key] = lock
             except OSError as error:
                 raise RecordingError(
                     f"gpuperf: the device cannot be locked against other measurements ({error}): "

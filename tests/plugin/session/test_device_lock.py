@@ -8,6 +8,7 @@ import textwrap
 from pathlib import Path
 
 import pytest
+from filelock import FileLock, Timeout
 
 torch = pytest.importorskip("torch")
 
@@ -38,6 +39,27 @@ def test_two_processes_never_hold_the_same_device(
     processes = [subprocess.Popen([sys.executable, "-c", script]) for _ in range(2)]
     assert [p.wait(60) for p in processes] == [0, 0]
     assert log.read_text().split() == ["in", "out", "in", "out"]
+
+
+def test_rank_0_of_a_torchrun_keeps_the_lock_and_the_others_take_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kept: dict[str, FileLock] = {}
+    monkeypatch.setattr("pytest_gpuperf.session.device_lock._kept", kept)
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    monkeypatch.setenv("TORCHELASTIC_RUN_ID", "x")
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    for rank in ("1", "0", "0"):
+        monkeypatch.setenv("RANK", rank)
+        monkeypatch.setenv("LOCAL_RANK", rank)
+        with device_lock([torch.device("cpu")]):
+            assert list(kept) == ([] if rank == "1" else ["cpu"])
+    another = FileLock(kept["cpu"].lock_file)
+    with pytest.raises(Timeout):
+        another.acquire(timeout=0)
+    kept["cpu"].release()
+    another.acquire(timeout=0)
+    another.release()
 
 
 def test_the_lock_is_let_go_when_the_workload_raises(
