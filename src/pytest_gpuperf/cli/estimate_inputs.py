@@ -155,9 +155,9 @@ def _call(path: Path, name: str) -> Any:
     """What the function `name` of the file `path` returns, called on the meta device."""
     from pytest_gpuperf.recording.errors import import_torch
 
-    torch = import_torch()
     if not path.is_file():
         raise EstimateError(f"{path}: there is no such file")
+    torch = import_torch()
     loaded = importlib.util.spec_from_file_location(path.stem, path)
     if loaded is None or loaded.loader is None:
         raise EstimateError(f"{path}: this is no Python file")

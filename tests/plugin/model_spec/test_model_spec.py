@@ -137,14 +137,19 @@ def test_a_spec_survives_json_and_a_damaged_one_is_refused():
 
 
 def test_the_gate(pytester: pytest.Pytester):
-    """A step that keeps three copies of a large output alive is above what it should take."""
+    """A step that keeps three copies of a large output alive is above what it should take.
+
+    The estimate has x and the gradient of y, 2 × 16.8 MB, and the small weights. The plain step
+    holds y besides, and a copy of its gradient at most: under 3 × 16.8. The other holds three
+    copies of y more, and while new ones are made the old ones too: over 5 × 16.8.
+    """
     pytester.makepyfile(
         """
         import pytest, torch
         from gpuperf_analyzers.estimate import step_estimate
         from pytest_gpuperf.model_spec import model_spec
 
-        @pytest.mark.gpuperf(max_over_estimate="40%")
+        @pytest.mark.gpuperf(max_over_estimate="100%")
         @pytest.mark.parametrize("copies", [0, 3])
         def test_step(gpuperf, copies):
             model, x, kept = torch.nn.Linear(512, 512), torch.randn(8192, 512), []
@@ -155,10 +160,9 @@ def test_the_gate(pytester: pytest.Pytester):
                 y.sum().backward()
                 model.zero_grad()
             gpuperf.run(step, estimate=estimate)
-            # x, y (kept by nothing, but alive), and the gradient: about what the estimate has.
-            assert estimate.total_bytes > 4 * 8192 * 512
+            assert estimate.total_bytes > 2 * 4 * 8192 * 512
 
-        @pytest.mark.gpuperf(max_over_estimate="40%")
+        @pytest.mark.gpuperf(max_over_estimate="100%")
         def test_none(gpuperf):
             gpuperf(sum, [1])
         """
@@ -168,5 +172,5 @@ def test_the_gate(pytester: pytest.Pytester):
         "--gpuperf-device=cpu",
     )  # fmt: skip
     result.assert_outcomes(passed=2, failed=1)
-    result.stdout.fnmatch_lines(["*FAILED*test_step*3*over estimate*40%*"])
+    result.stdout.fnmatch_lines(["*FAILED*test_step*3*over estimate*100%*"])
     result.stdout.fnmatch_lines(["*UNMEASURED*no estimate= declared*"])
