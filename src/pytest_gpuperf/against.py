@@ -37,7 +37,8 @@ def against(config: pytest.Config, run: Run, revision: str) -> Against:
     for name, why in _ALONE.items():
         if config.getoption(f"gpuperf_{name}", None):
             raise pytest.UsageError(f"--gpuperf-against cannot be used with it: {why}")
-    if config.pluginmanager.hasplugin("dsession") or hasattr(config, "workerinput"):
+    parallel = config.getoption("dist", "no") != "no" or bool(config.getoption("numprocesses", 0))
+    if parallel or hasattr(config, "workerinput"):
         raise pytest.UsageError(
             "--gpuperf-against measures in processes of its own, two that take turns: leave -n out"
         )

@@ -165,6 +165,7 @@ def _last_words(process: subprocess.Popen[bytes], log: Path) -> str:
     except OSError:
         lines = []
     said = [line.strip() for line in lines if line.strip()][-_LINES:]
-    known = [s for s in said if s.startswith(("ERROR", "E  ", "ImportError", "ModuleNotFound"))]
-    words = next(iter(known or said[-1:]), "it said nothing")
+    raised = [s.removeprefix("E ").strip() for s in said if s.startswith("E  ")]
+    told = [s for s in said if s.startswith("ERROR")]
+    words = (raised or told or said or ["it said nothing"])[-1]
     return f"ended with {ended}: {words}"
