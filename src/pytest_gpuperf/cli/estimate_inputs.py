@@ -42,8 +42,9 @@ def models(names: list[str], files: list[str]) -> list[TransformerConfig]:
     for file in files:
         path = Path(file)
         name = path.parent.name if path.stem == "config" and path.parent.name else path.stem
+        written = _read(path)
         try:
-            found.append(from_config(_read(path), harmless(name, 40)))
+            found.append(from_config(written, harmless(name, 40)))
         except EstimateError as error:
             raise EstimateError(f"{file}: {error}") from None
     return list({c.name: c for c in found}.values())
@@ -106,8 +107,9 @@ def spec_of_file(file: str) -> ModelSpec:
     """
     from gpuperf_analyzers.estimate.spec import parse_spec
 
+    raw = _read(Path(file))
     try:
-        return parse_spec(_read(Path(file)))
+        return parse_spec(raw)
     except EstimateError as error:
         raise EstimateError(f"{file}: {error}") from None
 

@@ -27,6 +27,7 @@ def make_parser() -> argparse.ArgumentParser:
     """The parser, options by what they are about."""
     parser = argparse.ArgumentParser(
         prog="gpuperf estimate",
+        usage="gpuperf estimate --model NAME [--batch N] [--gpus N --gpu NAME] [options]",
         allow_abbrev=False,
         description="What training takes by formulas: parameters, memory, FLOP, communication; "
         "and which layouts over GPUs fit.",
