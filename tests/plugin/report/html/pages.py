@@ -37,11 +37,12 @@ def records() -> list[dict[str, Any]]:
     timed = judgement(text="max_step_time='2ms'", metric="step_time", direction="max",
                       limit=2000.0, verdict="PASS", value=1044.0, interval=[1030.0, 1060.0],
                       unit="us", at="")  # fmt: skip
+    before = {"runs": 3, "values": {"step_time": 1020.0}, "diff": None}
     values = {"step_time": value(1044.0, "us", [1030.0, 1060.0]), "tflops": value(None, "TFLOPS")}
     return [
         record(traces=[], samples_us=samples),
         record(test="tests/test_b.py::test_green", verdict="PASS", limits=[timed], values=values,
-               traces=[], samples_us=samples, baseline={"runs": 3, "values": {"step_time": 1020.0}, "diff": None}),
+               traces=[], samples_us=samples, baseline=before),
         record(test="tests/test_b.py::test_free", verdict=None, limits=[], values=values,
                traces=[], samples_us=[]),
     ]  # fmt: skip

@@ -24,8 +24,10 @@ COLUMNS = (
 def limits_section(record: Record) -> Section:
     """The failure text of what is not PASS, a row a limit, the notes."""
     blocks: list[Block] = []
-    if record.get("verdict") not in {"PASS", None}:
-        blocks.append(Text(tuple(failure_text(record).splitlines()), "failure"))
+    told = record.get("verdict") not in {"PASS", None}
+    if told:
+        kind = "failure" if badge(str(record["verdict"])) == "bad" else "caution"
+        blocks.append(Text(tuple(failure_text(record).splitlines()), kind))
     judged = record.get("limits") or ()
     if judged:
         rows = tuple(limit_row(j) for j in judged)
@@ -33,7 +35,7 @@ def limits_section(record: Record) -> Section:
     else:
         blocks.append(Text(("No limit was declared: measured, not judged.",), "note"))
     explained = tuple(words(line, 300) for line in record.get("explained") or ())
-    if explained:
+    if explained and not told:
         blocks.append(Text(("Since the baseline:", *explained)))
     notes = notes_of(record)
     if notes:
