@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from gpu_workloads import one_thread, workload_set
 
 from pytest_gpuperf.recording import Options, RecordingError, environment, record, resolve_device
 
@@ -109,15 +110,39 @@ def counters(check: Check) -> dict[str, Any]:
 
 
 def memory(check: Check) -> dict[str, Any]:
-    """The allocator's peak, retries and a snapshot of its history."""
+    """Memory by category of a training step, the allocator's peaks, a snapshot of its history."""
+    from gpuperf_analyzers.snapshot import device_memory, past_of, read_snapshot
+
     check.need_gpu("a memory snapshot")
     torch.cuda.memory._record_memory_history()  # noqa: SLF001 - torch has no public name for it
-    block = check.record("memory", lambda: torch.randn(1 << 24, device=check.device).sum())
+    net = torch.nn.Sequential(
+        torch.nn.Linear(1024, 4096), torch.nn.ReLU(), torch.nn.Linear(4096, 1024)
+    ).to(check.device)
+    adam = torch.optim.Adam(net.parameters())
+    x = torch.randn(512, 1024, device=check.device)
+
+    def step() -> None:
+        adam.zero_grad()
+        net(x).square().mean().backward()
+        adam.step()
+
+    block = check.record("memory", step, breakdown=True, trend_steps=12)
     path = check.out / "memory_snapshot.pickle"
     torch.cuda.memory._dump_snapshot(str(path))  # noqa: SLF001 - the same
     torch.cuda.memory._record_memory_history(enabled=None)  # noqa: SLF001 - the same
-    return {"peak_bytes": block["peak_bytes"], "counts": block["torch_counts"],
-            "snapshot_bytes": path.stat().st_size}  # fmt: skip
+    told = read_snapshot(path)
+    seen, past = device_memory(told, 0), past_of(told, 0)
+    parameters = sum(4 * p.numel() for p in net.parameters())
+    return {
+        "peak_bytes": block["peak_bytes"], "peak_reserved_bytes": block["peak_reserved_bytes"],
+        "counts": block["torch_counts"], "by_category": block["memory"]["largest"],
+        "at_peak": block["memory"]["at_peak"], "levels": block["memory"]["levels"],
+        "parameter_bytes": parameters, "snapshot_bytes": path.stat().st_size,
+        "snapshot_notes": told.notes, "snapshot_reserved": seen.reserved,
+        "allocator_reserved": torch.cuda.memory_reserved(check.device),
+        "snapshot_allocated": seen.allocated,
+        "history_peak": None if past is None else past.peak_bytes,
+    }  # fmt: skip
 
 
 def compiled(check: Check) -> dict[str, Any]:
@@ -245,6 +270,8 @@ PARTS: dict[str, tuple[Callable[[Check], dict[str, Any]], float]] = {
     "one_rank": (one_rank, 45.0),
     "ranks": (ranks, 120.0),
     "mamf": (mamf, 75.0),
+    "workloads": (workload_set, 100.0),
+    "one_thread": (one_thread, 30.0),
     "example": (example, 180.0),
 }
 """Each part, and the seconds that it may take."""

@@ -26,3 +26,14 @@ def test_projection_reaches_its_tflops(gpuperf):
 def test_square_matmul_uses_the_machine(gpuperf, n):
     a, b = (torch.randn(n, n, device=gpuperf.device) for _ in "ab")
     gpuperf(torch.mm, a, b)
+
+
+# One product of stacked batches must not be slower than one after the other.
+def test_batched_products_beat_a_loop(gpuperf):
+    a, b = (torch.randn(64, 32, 32, device=gpuperf.device) for _ in "ab")
+    batched, looped = gpuperf.ratio(
+        lambda: torch.bmm(a, b),
+        lambda: torch.stack([torch.mm(x, y) for x, y in zip(a, b, strict=True)]),
+        min_speedup={"cpu": 1.2, "default": 2},
+    )
+    torch.testing.assert_close(batched, looped, atol=1e-2, rtol=1e-2)

@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -31,7 +32,8 @@ def test_without_a_gpu_each_part_ran_or_says_what_it_lacks(tmp_path: Path) -> No
     parts = json.loads((tmp_path / "check.json").read_text())["parts"]
     assert {name: part["status"] for name, part in parts.items()} == {
         "timers": "ran", "l2_flush": "not run", "counters": "not run", "memory": "not run",
-        "compiled": "ran", "one_rank": "ran", "ranks": "ran", "mamf": "ran", "example": "ran",
+        "compiled": "ran", "one_rank": "ran", "ranks": "ran", "mamf": "ran",
+        "workloads": "ran", "one_thread": "not run", "example": "ran",
     }  # fmt: skip
     assert set(parts["timers"]["missing"]) == {"timer event", "timer kernel", "timer graph"}
     assert parts["timers"]["values"]["wall_long_us"] > 0
@@ -48,13 +50,43 @@ def test_without_a_gpu_each_part_ran_or_says_what_it_lacks(tmp_path: Path) -> No
     assert set(parts["mamf"]["missing"]) == {"mamf bf16, fp8"}
     assert parts["mamf"]["values"]["fp32"]["effort"]["shapes_timed"] == 4
     assert parts["mamf"]["values"]["fp32"]["best"]["median_tflops"] > 0
+    checked_workloads(parts["workloads"])
     assert json.loads((tmp_path / "mamf-fp32.json").read_text())["complete"] is True
     assert parts["example"]["values"]["pytest_exit"] == 0
-    for name in ("l2_flush", "counters", "memory"):
+    for name in ("l2_flush", "counters", "memory", "one_thread"):
         assert "needs a CUDA GPU" in parts[name]["reason"]
         assert f"{name:<10} not run" in done.stdout
     traces = sorted(p.name for p in (tmp_path / "traces").iterdir())
     assert "wall-long.pt.trace.json.gz" in traces
+
+
+def checked_workloads(part: dict[str, Any]) -> None:
+    """What a CPU reaches of them was right and timed; what it does not says what it lacks."""
+    timed = {name: found for name, found in part["values"].items() if name != "gains"}
+    assert {"matmul-64x64x64-fp32-nn", "copy-4096-fp32", "mlp-64x64x64-fp32"} <= set(timed)
+    for name, found in timed.items():
+        assert found["error_over_allowed"] <= 1, name
+        assert found["us"] > 0, name
+    assert timed["copy-4096-fp32"]["gb_s"] == pytest.approx(
+        2 * 4 * 4096 / timed["copy-4096-fp32"]["us"] / 1e3
+    )
+    assert part["values"]["gains"]["depthwise over full"]["speedup"] > 0
+    assert "needs a CUDA GPU" in part["missing"]["naive-16x16x16-cuda"]
+    assert "Triton" in part["missing"]["naive-16x16x16-triton"]
+
+
+def test_one_thread_is_held_to_full_utilization_and_an_empty_chip(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.syspath_prepend(str(SCRIPT.parent))
+    from gpu_workloads import one_thread_verdict
+
+    # 132 multiprocessors: one of them is 0.76%, which a counter of whole percents reads as 1%.
+    one = 1 / 132
+    assert one_thread_verdict({"gpu_util": 1.0, "sm_active": 0.01}, one) == ""
+    assert one_thread_verdict({"gpu_util": None, "sm_active": None}, one) == ""
+    assert "gpu_util reads 40.0%" in one_thread_verdict({"gpu_util": 0.4}, one)
+    assert "sm_active reads 50.0%" in one_thread_verdict({"sm_active": 0.5}, one)
 
 
 def test_a_misspelt_part_is_refused_with_those_there_are(tmp_path: Path) -> None:

@@ -21,8 +21,12 @@ if TYPE_CHECKING:
     import torch
 
 PRECISIONS = ("fp32", "fp16", "bf16", "fp8")
-_ALLOWED = {"fp32": 5e-3, "fp16": 2e-2, "bf16": 5e-2, "fp8": 0.3}
-"""Allowed distance of all gradients from those in float64, over their length; fp32 may be TF32."""
+_ALLOWED = {"fp32": 6e-2, "fp16": 6e-2, "bf16": 0.15, "fp8": 0.5}
+"""Allowed distance of all gradients from those in float64, over their length; fp32 may be TF32.
+
+Most of it is activations so near 0 that rounding turns them on or off: a share of about the type's
+step, and a distance of its root.
+"""
 _FP8_MULTIPLE = 16
 _SCALER = "the gradient scaler reads on the host whether a gradient overflowed: a sync each step"
 
