@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from pytest_gpuperf.report.html.blocks import Section, Subject, words
+from pytest_gpuperf.report.html.estimate_page import estimate_sections
 from pytest_gpuperf.report.html.history_page import history_sections
 from pytest_gpuperf.report.html.result_pages import (
     bucket_sections,
     collective_sections,
-    estimate_sections,
     mamf_sections,
     plain_sections,
 )
@@ -33,8 +33,8 @@ KINDS = (
     Kind("History", frozenset({"series"}), history_sections),
     Kind("DDP bucket sizes", frozenset({"rows", "fastest_bucket_cap_mb"}), bucket_sections),
     Kind("Collectives", frozenset({"rows", "mean_busbw_gb_s"}), collective_sections),
-    Kind("Estimate", frozenset({"estimate"}), estimate_sections),
-    Kind("Estimate", frozenset({"layouts"}), estimate_sections),
+    Kind("Estimate", frozenset({"models"}), estimate_sections),
+    Kind("Estimate", frozenset({"layouts", "formulas"}), estimate_sections),
 )
 _LAST = Kind("Result", frozenset(), plain_sections)
 

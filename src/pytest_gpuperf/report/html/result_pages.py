@@ -311,11 +311,6 @@ def collective_sections(document: Document) -> Sequence[Section]:
     return [Section("Sizes", (*blocks, table_of("Every row", rows)))]
 
 
-def estimate_sections(document: Document) -> Sequence[Section]:
-    """The estimate's tables as they are."""
-    return plain_sections(document)
-
-
 def plain_sections(document: Document) -> Sequence[Section]:
     """Every table of rows as a table, nested ones under their names, and the rest as facts."""
     blocks: list[Block] = []

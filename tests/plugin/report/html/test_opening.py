@@ -55,6 +55,19 @@ COLLECTIVES = {
 }  # fmt: skip
 
 
+LAYOUTS = {
+    "gpus": 8, "tried": 12, "fitting": 9, "formulas": {"mfu": "FLOP / (GPUs × peak × step)"},
+    "layouts": [{"tp": 2, "pp": 1, "dp": 4, "zero": 1, "recompute": "none", "step_us": 1e6,
+                 "mfu": 0.4, "memory_bytes": 2.0**35, "binds": "compute"}],
+}  # fmt: skip
+MODELS = {
+    "models": [{"model": {"name": "gpt2"}, "parameters": 124439808.0, "sequence": 1024, "batch": 1,
+                "memory": [{"name": "parameters", "value": 2.0**31, "unit": "bytes",
+                            "formula": "2·N", "source": "s"}],
+                "total_bytes": 2.0**31, "flops": []}],
+}  # fmt: skip
+
+
 def page_of(tmp_path: Path, *documents: Any) -> Path:
     """The page that the command makes of these files."""
     paths = []
@@ -73,7 +86,8 @@ def page_of(tmp_path: Path, *documents: Any) -> Path:
         (HISTORY, ["step_time over 10 runs", "+50.0% in 00000000000"]),
         (BUCKETS, ["The shortest step is with 25 MB", "Not told apart from it: 50 MB"]),
         (COLLECTIVES, ["Mean bus bandwidth 3.00 GB/s", "all_reduce"]),
-        ({"schema": 1, "layouts": [{"tp": 2, "step": 1.5}]}, ["Estimate", "tp"]),
+        (LAYOUTS, ["Estimate", "9 of 12 layouts over 8 GPUs fit", "tp 2, pp 1", "40.0% MFU"]),
+        (MODELS, ["gpt2: memory and FLOP", "2.000 GiB by formulas", "parameters: 2.000 GiB"]),
         ({"schema": 1, "anything": [{"a": 1, "b": "x"}]}, ["anything", "Facts"]),
     ],
 )  # fmt: skip
