@@ -7,6 +7,7 @@ estimate.
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,6 +22,7 @@ from pytest_gpuperf.model_spec.making import model_spec
 from pytest_gpuperf.recording.errors import RecordingError, import_torch
 from pytest_gpuperf.recording.flop_count import count_flops
 from pytest_gpuperf.recording.profiler_conflicts import refuse_active_profiler
+from pytest_gpuperf.recording.quiet import garbage_collection_off
 
 TOLERANCES = {
     "parameters": 0.01,
@@ -195,9 +197,14 @@ class _Phases:
     def run(self, name: str, part: Callable[[], Any]) -> Any:
         """What `part` returns; the bytes it leaves allocated are kept under `name`."""
         profiler = self._torch.profiler
-        with profiler.profile(
-            activities=[profiler.ProfilerActivity.CPU], profile_memory=True
-        ) as profile:
+        # What an earlier model left in reference cycles would be freed in our time.
+        gc.collect()
+        with (
+            garbage_collection_off(),
+            profiler.profile(
+                activities=[profiler.ProfilerActivity.CPU], profile_memory=True
+            ) as profile,
+        ):
             value = part()
         self.grown[name] = _left(profile)
         return value
