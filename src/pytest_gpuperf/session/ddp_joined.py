@@ -33,11 +33,6 @@ if TYPE_CHECKING:
     from pytest_gpuperf.recording.passes import Enough
     from pytest_gpuperf.recording.recorder import Decided
 
-_LOCK_MARGIN = timedelta(minutes=5)
-"""How much longer than a measurement may last the others wait for rank 0 to join or to start one:
-it may have to wait for another process's measurement. A collective that hangs in a measurement is
-ended at its time limit by the exchange."""
-
 __all__ = ["Place", "join_place", "record_joined", "run_once_joined", "together", "torchrun_place"]
 
 
@@ -146,7 +141,7 @@ def join_place(
     refuse_broken()
     device = _own_device(place, device_type)
     if not dist.is_initialized():
-        limit = timedelta(seconds=timeout_s) + _LOCK_MARGIN
+        limit = timedelta(seconds=timeout_s)
         if place.address:
             dist.init_process_group(
                 backend,
@@ -245,4 +240,4 @@ def _control_group(timeout_s: float) -> Any:
     """Our own gloo group beside the workload's, made once a process and time limit."""
     import torch.distributed as dist
 
-    return dist.new_group(backend="gloo", timeout=timedelta(seconds=timeout_s) + _LOCK_MARGIN)
+    return dist.new_group(backend="gloo", timeout=timedelta(seconds=timeout_s))
