@@ -134,7 +134,10 @@ class Results:
             path, line, _ = report.location
             record["location"] = [path, None if line is None else line + 1]
         self._run.records += records
-        self._kept.add(getattr(report, "gpuperf_observations", []), failed=report.failed)
+        # Red for a soft verdict alone (--gpuperf-strict) is no reason not to save: a first run has
+        # no baseline. What failed by itself brings no observation.
+        failed = any(record["verdict"] in ("FAIL", "INVALID") for record in records)
+        self._kept.add(getattr(report, "gpuperf_observations", []), failed=failed)
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_call(self) -> Generator[None, Any, Any]:
