@@ -70,10 +70,14 @@ def ticks(low: float, high: float, count: int = 5) -> list[float]:
 
 
 def log_ticks(low: float, high: float) -> list[float]:
-    """Powers of ten between `low` and `high`, thinned to at most eight."""
+    """Powers of ten between `low` and `high`, at most eight; of few, twice and five times too."""
     first, last = math.ceil(math.log10(low) - 1e-9), math.floor(math.log10(high) + 1e-9)
     every = max(1, math.ceil((last - first + 1) / 8))
-    return [10.0**exponent for exponent in range(first, last + 1, every)]
+    powers = [10.0**exponent for exponent in range(first, last + 1, every)]
+    if len(powers) > 2:
+        return powers
+    finer = [10.0**e * m for e in range(first - 1, last + 1) for m in (1, 2, 5)]
+    return [tick for tick in finer if low <= tick <= high] or [math.sqrt(low * high)]
 
 
 class Scale:

@@ -44,7 +44,7 @@ def _bars(found: SetAnalysis, name: str) -> Drawing:
     labels = rank_labels(found.ranks)
     values = [rank.values[name].value for rank in found.ranks]
     count = len(values)
-    x, y = Scale(0, count), Scale(0, max(spread.highest, 1e-30) * 1.08)
+    x, y = Scale(0, count), Scale(0, spread.highest * 1.08 if spread.highest > 0 else 1.0)
     shapes = []
     for index, (label, value) in enumerate(zip(labels, values, strict=True)):
         if value is not None:

@@ -13,7 +13,7 @@ from gpuperf_analyzers.display import show
 from gpuperf_analyzers.set_analysis import SetAnalysis, rank_labels
 from gpuperf_analyzers.timeline import Times
 from pytest_gpuperf.report.html.blocks import Cell, Column, Drawing, Section, Table, words
-from pytest_gpuperf.report.html.svg import element, split_bar
+from pytest_gpuperf.report.html.svg import Scale, element, framed, percent, split_bar, titled
 
 PARTS = (
     ("compute", "compute"),
@@ -25,6 +25,9 @@ PARTS = (
     ("unknown", "idle"),
 )
 """Class and words of each part, in the order drawn."""
+
+_MOST_LYING = 32
+"""Bars that lie under each other with their names; more of them stand side by side."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +99,7 @@ def split_section(found: SetAnalysis) -> Section | None:
         (
             Drawing(
                 f"Split of the step ({of})",
-                bars_drawing(bars),
+                bars_drawing(bars) if len(bars) <= _MOST_LYING else _upright(bars),
                 f"Of {longest.label}, {show(longest.whole_us, 'us')} long: {described}.",
                 _table(bars, used),
                 tuple((f"k-{kind}", told) for kind, told in used),
@@ -108,7 +111,6 @@ def split_section(found: SetAnalysis) -> Section | None:
 
 def bars_drawing(bars: Sequence[Split]) -> Markup:
     """A grid of label, bar and length."""
-    height = 22 if len(bars) <= 32 else 10
     whole = max(bar.whole_us for bar in bars)
     cells = []
     for bar in bars:
@@ -119,10 +121,42 @@ def bars_drawing(bars: Sequence[Split]) -> Markup:
         ]
         cells += [
             element("span", bar.label, class_="label"),
-            split_bar(parts, whole, height),
+            split_bar(parts, whole),
             element("span", show(bar.whole_us, "us"), class_="value"),
         ]
     return element("div", *cells, class_="bars")
+
+
+def _upright(bars: Sequence[Split]) -> Markup:
+    """A standing bar a rank: hundreds fit the width of a window."""
+    x, y = Scale(0, len(bars)), Scale(0, max(bar.whole_us for bar in bars) or 1.0)
+    shapes = []
+    for index, bar in enumerate(bars):
+        base = 0.0
+        for kind, told in PARTS:
+            us = bar.parts[kind]
+            if us <= 0:
+                continue
+            shapes.append(
+                titled(
+                    "rect",
+                    f"{bar.label}, {told}: {show(us, 'us')}",
+                    class_=f"k-{kind}",
+                    x=percent(x(index + 0.05)),
+                    width=percent(0.9 / len(bars)),
+                    y=percent(1 - y(base + us)),
+                    height=percent(y(us)),
+                )
+            )
+            base += us
+    every = max(1, -(-len(bars) // 16))
+    marks = [
+        (i + 0.5, bars[i].label.removeprefix("rank ")[:12]) for i in range(0, len(bars), every)
+    ]
+    ups = [(v, show(v, "us")) for v in y.ticks()]
+    return framed(
+        shapes, x, y, x_label="rank", y_label="time", height=280, x_ticks=marks, y_ticks=ups
+    )
 
 
 def _table(bars: Sequence[Split], used: Sequence[tuple[str, str]]) -> Table:
