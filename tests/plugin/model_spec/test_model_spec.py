@@ -89,6 +89,18 @@ def test_nothing_is_allocated_and_the_model_is_left_alone():
     assert not small._forward_hooks
 
 
+def test_gradients_of_activations_at_their_most():
+    """Linear 8 → 64, ReLU, Linear 64 → 4, 16 rows: R = 16·64·4 bytes is what ReLU returns.
+
+    Backward of ReLU what it returned is kept, beside the gradients of its output and of its
+    input: 3·R. R of them are the activations, 2·R in passing.
+    """
+    model = nn.Sequential(nn.Linear(8, 64), nn.ReLU(), nn.Linear(64, 4))
+    step = step_estimate(model_spec(model, torch.ones(16, 8)), optimizer="sgd")
+    assert step.activation_bytes == 16 * 64 * 4
+    assert step.passing_bytes == 2 * 16 * 64 * 4
+
+
 def test_a_tied_weight_counts_once():
     class Tied(nn.Module):
         def __init__(self):
