@@ -58,8 +58,9 @@ def _add(torch: Any, tensor: Any, storages: dict[int, int]) -> None:
                 storages[storage.data_ptr()] = storage.nbytes()
         # A gradient has no Python object of its own until someone asks for it.
         gradient = tensor.grad if tensor.is_leaf else None
-    except (RuntimeError, NotImplementedError, AttributeError):
-        # Fake, functional and half-built tensors hold no memory and say so in their own ways.
+    except (RuntimeError, NotImplementedError, AttributeError, ValueError):
+        # Fake, functional, half-built and uninitialized tensors hold no memory and say so, each
+        # in its own way.
         return
     if gradient is not None and gradient is not tensor:
         _add(torch, gradient, storages)

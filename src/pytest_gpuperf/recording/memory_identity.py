@@ -118,21 +118,21 @@ def _tensors(torch: Any, value: Any, depth: int = 0) -> Iterator[Any]:
 def _is_trained(tensor: Any) -> bool:
     try:
         return bool(tensor.is_leaf and tensor.requires_grad)
-    except (RuntimeError, NotImplementedError, AttributeError):
+    except (RuntimeError, NotImplementedError, AttributeError, ValueError):
         return False
 
 
 def _gradient(tensor: Any) -> Any:
     try:
         return tensor.grad if tensor.is_leaf else None
-    except (RuntimeError, NotImplementedError, AttributeError):
+    except (RuntimeError, NotImplementedError, AttributeError, ValueError):
         return None
 
 
 def _shape(tensor: Any) -> str:
     try:
         return f"tensor {'x'.join(str(n) for n in tensor.shape) or 'scalar'}"
-    except (RuntimeError, NotImplementedError, AttributeError):
+    except (RuntimeError, NotImplementedError, AttributeError, ValueError):
         return "tensor"
 
 
@@ -151,5 +151,5 @@ def storages(torch: Any, tensor: Any, device: torch.device) -> list[tuple[int, i
         parts = [part.untyped_storage() for part in dense_parts(torch, tensor)]
         # A fake tensor says where it would be; what stands behind it is not there.
         return [(s.data_ptr(), s.nbytes()) for s in parts if s.device == tensor.device]
-    except (RuntimeError, NotImplementedError, AttributeError):
+    except (RuntimeError, NotImplementedError, AttributeError, ValueError):
         return []

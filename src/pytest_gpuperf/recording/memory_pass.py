@@ -7,6 +7,7 @@ time. On a CPU what was alive before is counted by storage, on a GPU by the allo
 from __future__ import annotations
 
 import gc
+import warnings
 from bisect import bisect_right
 from collections.abc import Callable
 from contextlib import ExitStack
@@ -120,7 +121,8 @@ def _record(workload: Workload, device: torch.device, steps: int) -> Recorded:
         events=walked.events,
         read=frozenset(walked.read),
         backward_ns=walked.backward_ns,
-        seen=_dated(walked, seen),
+        # What was seen by name comes last, and stands.
+        seen=[*walked.accumulated, *_dated(walked, seen)],
     )
 
 
@@ -156,7 +158,7 @@ def _gradients(tensor: Any) -> list[Any]:
     # A gradient has no Python object of its own until someone asks for it.
     try:
         gradient = tensor.grad if tensor.is_leaf else None
-    except (RuntimeError, NotImplementedError, AttributeError):
+    except (RuntimeError, NotImplementedError, AttributeError, ValueError):
         return []
     return [] if gradient is None or gradient is tensor else [gradient]
 
@@ -182,6 +184,11 @@ def _blocks(torch: Any, device: torch.device, known: Identities) -> list[Held]:
 
 def _watch_modules(torch: Any, stack: ExitStack) -> None:
     """A span around each module's forward, named by the module's path."""
+    # torch.compile warns of such hooks; they are ours, and gone after the pass.
+    stack.enter_context(warnings.catch_warnings())
+    warnings.filterwarnings(
+        "ignore", r"Using `torch\.compile\(module\)` when there are global hooks"
+    )
     hooks = torch.nn.modules.module
     names = {key: f"{MODULE}{path}" for key, (path, _) in module_paths().items()}
     spans: list[Any] = []

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from gpuperf_analyzers.memory_categories import Event, Phase
+from pytest_gpuperf.recording.memory_identity import Identities
 
 MARK = "gpuperf::mark "
 """Begins the name of a span that marks a moment; its number follows."""
@@ -26,13 +27,15 @@ class Walked:
     """What the tree tells.
 
     ``read`` are addresses that ops of a forward pass read, ``marks`` the time of each mark by its
-    number.
+    number, ``accumulated`` what may have become a gradient, and when its node had ended: what
+    lives on then has.
     """
 
     events: list[Event] = field(default_factory=list)
     backward_ns: list[int] = field(default_factory=list)
     marks: dict[int, int] = field(default_factory=dict)
     read: set[int] = field(default_factory=set)
+    accumulated: list[tuple[int, Identities]] = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,9 +97,11 @@ def _allocation(
     found = Event(event.start_time_ns, fields.ptr, fields.alloc_size, context.phase, place,
                   context.from_parameters)  # fmt: skip
     walked.events.append(found)
-    if context.phase != "forward":
-        return
     made.discard(fields.ptr)
+    if context.phase != "forward":
+        if fields.alloc_size > 0:
+            made.add(fields.ptr)  # gradients and state come from parameters
+        return
     untouched.pop(fields.ptr, None)
     if fields.alloc_size > 0:
         if context.from_parameters:
@@ -140,12 +145,28 @@ def _marked(event: Any, name: str, context: _Context, walked: Walked) -> _Contex
         return _Context("optimizer", "", name.partition("#")[2] or name)
     if name.startswith(_NODE):
         walked.backward_ns.append(event.start_time_ns)
+        if name.endswith("AccumulateGrad"):
+            walked.accumulated.append((event.end_time_ns, _adopted(event)))
         return _Context("backward", "", name.removeprefix(_NODE))
     if name.startswith(_COMPILED):
         return _Context(context.phase, context.module, context.op or name.partition(":")[0], True)
     if event.extra_fields.scope.name == "USER_SCOPE":
         return context
     return None
+
+
+def _adopted(node: Any) -> Identities:
+    """What a node that accumulates a gradient was given, or made: one of it may be the gradient."""
+    found: Identities = {}
+    waiting = list(node.children)
+    while waiting:
+        event = waiting.pop()
+        waiting += event.children
+        if event.tag.name == "Allocation":
+            found[event.extra_fields.ptr] = ("gradient", "")
+        elif event.name == "torch::autograd::AccumulateGrad":
+            found |= dict.fromkeys(_addresses(event.extra_fields.inputs), ("gradient", ""))
+    return found
 
 
 def _addresses(inputs: Iterable[Any]) -> Iterator[int]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from itertools import pairwise
 
 import pytest
@@ -28,7 +28,13 @@ def _measured(step: Callable[[], object], **more: int) -> object:
     return memory_by_category(Workload(step), CPU, SOLO, **{"steps": 2, **more})
 
 
+def _others() -> Mapping[str, int]:
+    """What earlier tests left alive, by category."""
+    return _measured(lambda: None, steps=1).largest
+
+
 def test_an_mlp_with_adam() -> None:
+    others = _others()
     net, x, y = _mlp(), torch.randn(B, D), torch.randn(B, O)
     adam = torch.optim.Adam(net.parameters())
 
@@ -40,9 +46,9 @@ def test_an_mlp_with_adam() -> None:
     step()
     found = _measured(step)
     largest = found.largest
-    assert largest["gradient"] == 4 * P
+    assert largest["gradient"] - others["gradient"] == 4 * P
     # Two moments for each parameter, and a step count in fp32 for each of four tensors.
-    assert largest["optimizer"] == 8 * P + 4 * 4
+    assert largest["optimizer"] - others["optimizer"] == 8 * P + 4 * 4
     # Held for the backward pass: the ReLU's result, the net's result, the loss (whose storage
     # holds the unreduced loss) and the gradient of the loss that the backward pass begins with.
     assert largest["activation"] == 4 * (B * H + B * O + B * O + 1)
@@ -67,6 +73,7 @@ def test_an_mlp_with_adam() -> None:
     ],
 )
 def test_state_of_other_optimizers(make: Callable[..., object], per_parameter: int) -> None:
+    others = _others()
     net, x = _mlp(), torch.randn(B, D)
     optimizer = make(net.parameters())
 
@@ -78,8 +85,8 @@ def test_state_of_other_optimizers(make: Callable[..., object], per_parameter: i
     step()
     found = _measured(step)
     steps = 4 * 4 if type(optimizer).__name__ == "RMSprop" else 0
-    assert found.largest["optimizer"] == per_parameter * P + steps
-    assert found.largest["gradient"] == 4 * P
+    assert found.largest["optimizer"] - others["optimizer"] == per_parameter * P + steps
+    assert found.largest["gradient"] - others["gradient"] == 4 * P
 
 
 def test_state_that_the_first_step_makes_is_state() -> None:
@@ -118,6 +125,22 @@ def test_a_checkpoint_holds_its_input_and_computes_the_rest_again() -> None:
     # At its most the same is held, while it is computed again in the backward pass.
     made_again = [c.where for c in again.at_largest if c.category == "activation"]
     assert any("aten::relu" in where or "Sequential" in where for where in made_again)
+
+
+def test_a_compiled_module_is_measured_without_a_warning() -> None:
+    others = _others()
+    net, x = _mlp(), torch.randn(B, D)
+    compiled = torch.compile(net, backend="aot_eager")
+
+    def step() -> None:
+        net.zero_grad()
+        compiled(x).sum().backward()
+
+    step()
+    found = _measured(step)
+    assert found.largest["gradient"] - others["gradient"] == 4 * P
+    # The ReLU's result; the sum's and its gradient's 4 bytes.
+    assert found.largest["activation"] == 4 * B * H + 8
 
 
 def test_inference_has_no_activations() -> None:
@@ -245,3 +268,25 @@ def test_the_capacity_of_this_machine() -> None:
 def test_sizes_that_make_no_line(sizes: list[object]) -> None:
     with pytest.raises(ValueError, match="two different whole numbers"):
         fit_memory(lambda n: None, sizes=sizes, device="cpu")
+
+
+def test_a_gradient_that_no_optimizer_sees() -> None:
+    weight = torch.randn(100, 100, requires_grad=True)
+    before = _measured(lambda: torch.ones(3).sin()).largest["gradient"]
+
+    def step() -> None:
+        (weight @ weight).relu().sum().backward()
+        with torch.no_grad():
+            weight.sub_(0.01 * weight.grad)
+        weight.grad = None
+
+    found = _measured(step)
+    assert found.largest["gradient"] - before == 40_000
+    # What it is multiplied to is no input of the model.
+    assert not [c for c in found.at_largest if c.category == "input" and "mul" in c.where]
+
+
+def test_a_module_without_its_parameters_yet_holds_nothing() -> None:
+    lazy = torch.nn.LazyLinear(4)
+    assert _measured(lambda: torch.ones(3).sin()).peak_bytes > 0
+    assert lazy is not None
