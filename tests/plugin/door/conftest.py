@@ -31,6 +31,7 @@ def cache_home(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="session")
 def torch_loaded() -> Iterator[None]:
     """Compiled modules that an inner run would import, forget, and fail to import again."""
+    import jinja2  # noqa: F401
     import msgspec  # noqa: F401
     import numpy as np  # noqa: F401
     import pandas as pd  # noqa: F401
@@ -39,6 +40,8 @@ def torch_loaded() -> Iterator[None]:
     import scipy.stats  # noqa: F401
 
     import pytest_gpuperf.recording.recorder
+    import pytest_gpuperf.report.html.analysed
+    import pytest_gpuperf.report.html.sources
     import pytest_gpuperf.report.terminal  # noqa: F401
     from gpuperf_analyzers.analysis import QUESTIONS
 
