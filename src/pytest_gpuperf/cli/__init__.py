@@ -22,8 +22,10 @@ COMMANDS = {
     "estimate": "what training takes by formulas, and which layouts fit a cluster",
     "history": "each metric over the runs, where it changed, and in which commit",
     "mamf": "the maximum achievable matmul FLOPS of this device, searched and kept",
+    "doctor": "whether this machine can measure, and how to mend what it cannot",
     "metrics": "every metric with unit and formula",
     "report": "one HTML page of a report, of two compared, or of traces",
+    "sweep": "a step over a grid of settings, each point in processes of its own",
 }
 """Subcommand to what it does; each is a module of this package with ``run(argv) -> int``."""
 

@@ -1,0 +1,1 @@
+"""Can this machine measure, and how to mend what it cannot."""
