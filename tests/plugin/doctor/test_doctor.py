@@ -284,8 +284,8 @@ def test_the_exit_status_is_of_failures_and_strictly_of_warnings() -> None:
     "message",
     [
         (
-            'docker: Error response from daemon: could not select device driver "" with capabilities: '
-            "[[gpu]]."
+            'docker: Error response from daemon: could not select device driver "" with '
+            "capabilities: [[gpu]]."
         ),
         "docker: Error response from daemon: Unknown runtime specified nvidia.",
         "docker: Error response from daemon: unknown or invalid runtime name: nvidia",
