@@ -81,7 +81,9 @@ def make_step(rank, world_size):
             dist.all_reduce(x)
     return step
 
-@pytest.mark.gpuperf(exact=["collectives", "collective_bytes"], max_time="10ms")
+@pytest.mark.gpuperf(
+    exact=["collectives", "collective_bytes"], max_time="10ms", timeout="150s"
+)
 def test_step(gpuperf): gpuperf.ddp(make_step, world_size=2)
 """
     )
