@@ -1,6 +1,6 @@
 """The tables of docs/trust.md, from recorded runs: false alarms, power, replayed sequences.
 
-    python -m benchmarks.trust_figures quiet.jsonl competing.jsonl drifting.jsonl
+    python -m benchmarks.trust_figures [RUNS.jsonl …]        # by default those in trust_runs/
 
 The runs are recorded by ``benchmarks.trust_record``, are of the same code on both sides, and are
 resampled here into comparisons; a slowdown is injected by multiplying the times of one side. The
@@ -33,6 +33,9 @@ from gpuperf_analyzers.regression import (
 from gpuperf_analyzers.verdicts import Verdict
 
 COMPARISONS = 1000
+FOR_POWER = 400
+"""Comparisons for each slowdown and condition."""
+RUNS = Path(__file__).parent / "trust_runs"
 STORED = 10
 THREE = Allowed(0.03)
 SLOWDOWNS = (0.0, 0.01, 0.02, 0.03, 0.05, 0.07, 0.10, 0.15, 0.20, 0.30)
@@ -170,11 +173,13 @@ class Counted:
         return self.verdicts[verdict] / self.total
 
 
-def many(recorded: Iterable[Recorded], judge: Judge, by: float, seed: int) -> Counted:
-    """A thousand comparisons, spread evenly over the tests."""
+def many(
+    recorded: Iterable[Recorded], judge: Judge, by: float, seed: int, count: int = COMPARISONS
+) -> Counted:
+    """`count` comparisons, spread evenly over the tests."""
     sets = list(recorded)
     rng = np.random.default_rng(seed)
-    found = [judge(sets[i % len(sets)], by, rng) for i in range(COMPARISONS)]
+    found = [judge(sets[i % len(sets)], by, rng) for i in range(count)]
     return Counted(Counter(v for v, _ in found), float(np.mean([n for _, n in found])))
 
 
@@ -223,7 +228,7 @@ def _power(condition: str, tests: Mapping[str, Recorded]) -> None:
           "AMBIGUOUS | PASS | median:3% FAIL | pytest-torch FAIL |")  # fmt: skip
     print("| --: " * 11 + "|")
     for by in SLOWDOWNS:
-        a, s, m, t = (many(tests.values(), judge, by, 2 + i)
+        a, s, m, t = (many(tests.values(), judge, by, 2 + i, FOR_POWER)
                       for i, judge in enumerate(JUDGES.values()))  # fmt: skip
         cells = [f"{by:.0%}", *_shares(a), f"{a.cost:.1f}", f"{a.cost * seconds:.0f}", *_shares(s),
                  f"{m.share(Verdict.FAIL):.1%}", f"{t.share(Verdict.FAIL):.1%}"]  # fmt: skip
@@ -235,4 +240,4 @@ def _shares(counted: Counted) -> list[str]:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    main(sys.argv[1:] or [str(RUNS / f"{c}.jsonl") for c in ("quiet", "competing", "drifting")])

@@ -68,7 +68,7 @@ def signed_rank_interval(differences: Sequence[float], tail: float) -> tuple[flo
     if not 0 < tail < 0.5:
         raise ValueError(f"the probability of a tail is between 0 and 1/2, not {tail}")
     values = _checked(differences)
-    walsh, above, below = _between_walsh(values)
+    walsh, above, below = _sums_of(tuple(values.tolist()))
     survival = _untied_survival(len(values))
     level = tail * (1 + 1e-12)
     rejected_below = int((survival[above] <= level).sum())
@@ -86,7 +86,7 @@ def centre_of(differences: Sequence[float]) -> float:
     ValueError
         No differences, more than 400, or one that is not finite.
     """
-    walsh, above, below = _between_walsh(_checked(differences))
+    walsh, above, below = _sums_of(tuple(_checked(differences).tolist()))
     low, high = int((above > below).sum()), int((above >= below).sum())
     return float((walsh[low - 1] + walsh[high - 1]) / 2)
 
@@ -132,6 +132,12 @@ def _survival(scores: Whole) -> Floats:
 @lru_cache(maxsize=64)
 def _untied_survival(count: int) -> Floats:
     return _survival(_untied_scores(count))
+
+
+@lru_cache(maxsize=4)
+def _sums_of(values: tuple[float, ...]) -> tuple[Floats, Whole, Whole]:
+    """The interval and the centre of the same differences are asked for one after the other."""
+    return _between_walsh(np.asarray(values, dtype=np.float64))
 
 
 def _between_walsh(values: Floats) -> tuple[Floats, Whole, Whole]:
