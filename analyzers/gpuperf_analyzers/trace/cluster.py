@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 from gpuperf_analyzers.trace.model import TraceError
@@ -25,20 +26,12 @@ def over_cluster(
     TraceError
         Dask is not installed, or the scheduler does not answer.
     """
-    try:
-        import distributed
-    except ImportError:
-        raise TraceError("a scheduler needs Dask: pip install 'pytest-gpuperf[dask]'") from None
-    # Dask has no annotations: what comes from it is told here.
-    connect: Callable[..., Any] = distributed.Client
-    as_completed: Callable[..., Any] = distributed.as_completed
-    mine = not isinstance(scheduler, distributed.Client)
-    try:
-        client = connect(scheduler, timeout=CONNECT_SECONDS) if mine else scheduler
-    except (OSError, ValueError, TimeoutError) as error:
-        raise TraceError(f"{scheduler}: the scheduler does not answer ({error})") from None
     killed: list[str] = []
-    try:
+    with connected(scheduler) as client:
+        import distributed
+
+        # Dask has no annotations: what comes from it is told here.
+        as_completed: Callable[..., Any] = distributed.as_completed
         paths = {client.submit(one, path, pure=False): path for path in files}
         for future in as_completed(list(paths)):
             path = paths.pop(future)  # the last reference: the cluster lets the result go
@@ -48,6 +41,29 @@ def over_cluster(
                 yield path, _outcome(path, future)
         for path in killed:
             yield path, _outcome(path, client.submit(one, path, pure=False))
+
+
+@contextmanager
+def connected(scheduler: Any) -> Iterator[Any]:
+    """A client of `scheduler`, an address or a client; one made here is closed at the end.
+
+    Raises
+    ------
+    TraceError
+        Dask is not installed, or the scheduler does not answer.
+    """
+    try:
+        import distributed
+    except ImportError:
+        raise TraceError("a scheduler needs Dask: pip install 'pytest-gpuperf[dask]'") from None
+    connect: Callable[..., Any] = distributed.Client
+    mine = not isinstance(scheduler, distributed.Client)
+    try:
+        client = connect(scheduler, timeout=CONNECT_SECONDS) if mine else scheduler
+    except (OSError, ValueError, TimeoutError) as error:
+        raise TraceError(f"{scheduler}: the scheduler does not answer ({error})") from None
+    try:
+        yield client
     finally:
         if mine:
             client.close()

@@ -7,23 +7,21 @@ the known answers read instead of timed. A process that is killed loses the shap
 
 from __future__ import annotations
 
-import json
 import math
 from collections import defaultdict, deque
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from time import perf_counter
-from typing import IO, Any, Protocol
+from typing import Any, Protocol
 
 from pytest_gpuperf.mamf.ranges import Shape
+from pytest_gpuperf.recording.line_journal import JournalError, LineJournal
+
+__all__ = ["SCHEMA", "Answer", "Journal", "JournalError", "ShapeTimer"]
 
 SCHEMA = 1
 # 1: first version.
-
-
-class JournalError(Exception):
-    """The journal cannot be continued: one line that names it, and the mend."""
 
 
 class ShapeTimer(Protocol):
@@ -63,30 +61,23 @@ class Journal:
     """
 
     def __init__(self, path: Path, header: Mapping[str, Any], timer: ShapeTimer) -> None:
-        self.path = path
         self.replayed = 0
         self.spent_s = 0.0
         self._timer = timer
-        self._header = {"schema": SCHEMA, **header}
+        self._lines = LineJournal(path, {"schema": SCHEMA, **header}, "search")
         self._known: dict[tuple[Shape, int], deque[Answer]] = defaultdict(deque)
-        self._file: IO[str] | None = None
 
     def begin(self) -> Path | None:
         """Start anew; where an unfinished journal was moved aside to, if there was one.
 
         Raises
         ------
+        JournalError
+            Another process writes it.
         OSError
             The file cannot be written.
         """
-        aside = None
-        self.path.parent.mkdir(parents=True, exist_ok=True)
-        if self.path.exists():
-            aside = self.path.with_name(f"{self.path.name}.old")
-            self.path.replace(aside)
-        self._file = self.path.open("w", encoding="utf-8")
-        self._write(self._header)
-        return aside
+        return self._lines.begin()
 
     def resume(self) -> None:
         """Read the file, and go on behind its last whole line.
@@ -94,45 +85,15 @@ class Journal:
         Raises
         ------
         JournalError
-            It is not there, not a journal, or of another search or device.
+            It is not there, not a journal, of another search or device, or damaged.
         OSError
             It cannot be read or written.
         """
-        try:
-            data = self.path.read_bytes()
-        except FileNotFoundError:
-            raise JournalError(
-                f"there is nothing to resume: {self.path} is not there (a search that came to its "
-                "end removes it): leave --resume out"
-            ) from None
-        whole = data[: data.rfind(b"\n") + 1]
-        lines = whole.decode("utf-8", "replace").splitlines()
-        self._check(_object(lines[0]) if lines else None)
-        for number, line in enumerate(lines[1:], 2):
-            answer = _answer(_object(line))
+        for number, line in self._lines.resume():
+            answer = _answer(line)
             if answer is None:
-                raise JournalError(
-                    f"{self.path}: line {number} is damaged: remove it, or leave --resume out"
-                )
+                raise self._lines.damaged(number)
             self._known[answer.shape, answer.calls].append(answer)
-        # What a killed process left of its last line goes.
-        with self.path.open("r+b") as file:
-            file.truncate(len(whole))
-        self._file = self.path.open("a", encoding="utf-8")
-
-    def _check(self, there: Mapping[str, Any] | None) -> None:
-        if there is None or "schema" not in there:
-            raise JournalError(f"{self.path} is no journal of a search: leave --resume out")
-        wanted = json.loads(json.dumps(self._header))
-        other = [key for key in wanted if there.get(key) != wanted[key]]
-        if other:
-            told = "; ".join(
-                f"{k} was {_short(there.get(k))}, now {_short(wanted[k])}" for k in other
-            )
-            raise JournalError(
-                f"{self.path} is of another search ({told}): give the same options on the same "
-                "device, or leave --resume out"
-            )
 
     def time(self, shape: Shape, calls: int) -> tuple[float, ...]:
         """Seconds of each call, from the file where they are there."""
@@ -152,31 +113,15 @@ class Journal:
         took_s = perf_counter() - begin
         self.spent_s += took_s
         failed = "" if seconds else self._timer.failures.get(shape, "no time was taken")
-        self._write({"shape": shape, "calls": calls, "seconds": seconds, "failed": failed,
-                     "took_s": took_s, "disturbed": shape in self._timer.disturbed})  # fmt: skip
+        self._lines.write(
+            {"shape": shape, "calls": calls, "seconds": seconds, "failed": failed,
+             "took_s": took_s, "disturbed": shape in self._timer.disturbed}
+        )  # fmt: skip
         return seconds
-
-    def _write(self, line: Mapping[str, Any]) -> None:
-        assert self._file is not None  # noqa: S101 - begin or resume comes first
-        self._file.write(json.dumps(line) + "\n")
-        # With the system, that is: the end of this process cannot take it back.
-        self._file.flush()
 
     def close(self, *, finished: bool) -> None:
         """Close the file; a search that came to its end needs it no more."""
-        if self._file is not None:
-            self._file.close()
-            self._file = None
-        if finished:
-            self.path.unlink(missing_ok=True)
-
-
-def _object(line: str) -> dict[str, Any] | None:
-    try:
-        found = json.loads(line)
-    except (ValueError, RecursionError):
-        return None
-    return found if isinstance(found, dict) else None
+        self._lines.close(finished=finished)
 
 
 def _answer(line: Mapping[str, Any] | None) -> Answer | None:
@@ -192,8 +137,3 @@ def _answer(line: Mapping[str, Any] | None) -> Answer | None:
         return None
     right = all(math.isfinite(s) and s > 0 for s in seconds) and math.isfinite(answer.took_s)
     return answer if right and (seconds or answer.failed) else None
-
-
-def _short(value: Any) -> str:
-    text = json.dumps(value)
-    return text if len(text) <= 60 else f"{text[:57]}..."

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -34,6 +34,8 @@ def launch(
     timeout_s: float,
     workdir: Path,
     env: Mapping[str, str | None] | None = None,
+    alone: bool = False,
+    started: Callable[[int], None] = lambda _: None,
 ) -> list[RankOutcome]:
     """Call ``target(context, payload)`` in `world_size` processes; one outcome a rank.
 
@@ -55,11 +57,15 @@ def launch(
         An empty folder for the launch's files; removed if this process dies meanwhile.
     env
         Changes to the environment; None unsets.
+    alone
+        A single rank that meets nobody: it is started without torch's launcher.
+    started
+        Told the id of the process above the ranks; SIGTERM to it ends them all.
 
     Raises
     ------
     ValueError
-        `world_size` or `timeout_s` is not positive.
+        `world_size` or `timeout_s` is not positive, or several ranks are to be alone.
     TypeError
         The payload is not made of JSON types.
     LaunchError
@@ -69,6 +75,8 @@ def launch(
         raise ValueError(f"world_size is {world_size}: at least one rank is needed")
     if not timeout_s > 0:
         raise ValueError(f"timeout is {timeout_s} s: it must be positive")
+    if alone and world_size != 1:
+        raise ValueError(f"{world_size} ranks cannot be alone")
     request = workdir / "launch.json"
     write_json(
         request,
@@ -79,6 +87,7 @@ def launch(
             "timeout_s": timeout_s,
             "sys_path": _absolute(sys.path),
             "target": target.to_json(),
+            "agent": "alone" if alone else "elastic",
             "payload": dict(payload),
         },
     )
@@ -93,6 +102,7 @@ def launch(
             env=_environment(env or {}),
         )
     try:
+        started(process.pid)
         process.wait(timeout_s + _OVERTIME_S)
     except subprocess.TimeoutExpired:
         raise LaunchError("the process that supervises the ranks does not answer") from None

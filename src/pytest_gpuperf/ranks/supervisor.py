@@ -134,11 +134,11 @@ class Supervisor:
             signal.signal(number, told_to_end)
 
     def _start(self, lifeline: int) -> subprocess.Popen[bytes]:
-        """Start torch's launcher in a session of its own; it starts each rank in another."""
+        """Start what starts the ranks in a session of its own; each rank gets another."""
         request = self.workdir / "elastic.json"
         write_json(request, {**self.request, "supervisor": os.getpid()})
         return subprocess.Popen(
-            [sys.executable, "-c", BOOT, str(request), "elastic"],
+            [sys.executable, "-c", BOOT, str(request), self.request["agent"]],
             stdin=lifeline,
             start_new_session=True,
         )

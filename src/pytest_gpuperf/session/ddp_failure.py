@@ -86,10 +86,10 @@ def failure_of(
 
     The stacks of ranks that hung or crashed are written to ``<stacks_stem>.rank<r>.stacks.txt``.
     """
-    cause = _cause(outcomes)
+    cause = cause_of(outcomes)
     if cause is None:
         return _hang(outcomes, timeout_s, stacks_stem)
-    text = f"gpuperf.ddp: rank {cause.rank} of {len(outcomes)} {_what(cause)}"
+    text = f"gpuperf.ddp: rank {cause.rank} of {len(outcomes)} {what_became(cause)}"
     if cause.error is not None:
         return RankFailure(f"{text}\n{cause.error.traceback}".rstrip(), cause.rank, outcomes)
     if cause.stacks:
@@ -97,7 +97,7 @@ def failure_of(
     return RankFailure(text + _last_words(cause), cause.rank, outcomes)
 
 
-def _cause(outcomes: Sequence[RankOutcome]) -> RankOutcome | None:
+def cause_of(outcomes: Sequence[RankOutcome]) -> RankOutcome | None:
     """The rank whose failure the others followed; None where the ranks hung."""
 
     def order(outcome: RankOutcome) -> tuple[int, float]:
@@ -109,7 +109,7 @@ def _cause(outcomes: Sequence[RankOutcome]) -> RankOutcome | None:
     return min(failed, key=order, default=None)
 
 
-def _what(cause: RankOutcome) -> str:
+def what_became(cause: RankOutcome) -> str:
     """How the rank ended, in words."""
     where = f" {_stage(cause)}".rstrip()
     if cause.error is not None:
@@ -162,6 +162,11 @@ def _hang(outcomes: Sequence[RankOutcome], timeout_s: float, stacks_stem: Path) 
         text += f"\nall threads' stacks: {', '.join(saved)}"
     culprit = next((o for o in hung if o.rank == rank), None)
     return RankFailure(text + (_last_words(culprit) if culprit else ""), rank, outcomes)
+
+
+def where_it_hung(outcome: RankOutcome) -> str:
+    """Where a rank that hung was, in words."""
+    return _standing(outcome, _place(outcome.stacks))
 
 
 def _standing(outcome: RankOutcome, place: _Place | None) -> str:
