@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 
-from gpuperf_analyzers.metrics import Value, absent
+from gpuperf_analyzers.metrics import Unit, Value, absent
 from plugin.report.records import record
 from pytest_gpuperf.cli import main
 from pytest_gpuperf.report.json_report import report_document
@@ -67,3 +67,8 @@ def test_what_is_wrong_is_refused(validator: Any, spoil: Callable[[dict[str, Any
 def test_the_command_prints_the_schema(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["report", "--schema"]) == 0
     assert json.loads(capsys.readouterr().out)["title"].startswith("report.json")
+
+
+def test_the_units_are_those_of_the_metric_table(validator: Any) -> None:
+    unit = validator.schema["$defs"]["value"]["properties"]["unit"]
+    assert set(unit["enum"]) == {*get_args(Unit), ""}
