@@ -4,8 +4,8 @@ As in Wilcoxon's test each difference is ranked by its size, and the ranks of th
 hypothetical value are summed; but no rank counts for more than half of the number of differences.
 So the largest half of them counts alike, and a process that was hit by something else, which makes
 a difference of any size and either sign, weighs no more than a middling one. Of normal noise that
-costs a few percent of the pairs, and where one process in twelve is hit it finds 90 of 100
-slowdowns of a tenth where Wilcoxon's finds 78.
+costs a few percent of the pairs; where one process in twelve is hit, up to 24 pairs find 90 of 100
+slowdowns of a tenth, and with Wilcoxon's ranks 78.
 
 Assumption: under the hypothesis each difference is as likely to be above the hypothetical value
 as below it by the same amount (symmetry). Nothing else: no normal distribution, no equal

@@ -88,7 +88,8 @@ def compare(
     """
     found = Comparison(limits, metrics, plan.title)
     most = f"at most {plan.pairs} pairs" if any(_regressions(limits)) else "1 pair"
-    say(f"{len(limits)} tests against {plan.title}: {most} of processes in alternating order")
+    many = "1 test" if len(limits) == 1 else f"{len(limits)} tests"
+    say(f"{many} against {plan.title}: {most} of processes in alternating order")
     first = _pair(plan, 0, list(limits), folder, timeout_s=_FIRST_S + _EACH_S * len(limits))
     for name in (HERE, THERE):
         if first[name].problem:
