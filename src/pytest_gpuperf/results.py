@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 Record = Mapping[str, Any]
 
-_FORMATS = ("json", "markdown", "html", "gitlab")
+_FORMATS = ("json", "markdown", "html", "gitlab", "prometheus")
 _WITH_REPORT = ("json", "html")
 """Formats that ``--gpuperf-report`` writes without being asked for each."""
 
@@ -60,12 +60,13 @@ class BuiltInReports:
 
     @hookimpl
     def gpuperf_reports(self) -> Sequence[Report]:
-        """``json``, ``markdown``, ``html`` and ``gitlab``."""
+        """``json``, ``markdown``, ``html``, ``gitlab`` and ``prometheus``."""
         return [
             Report("json", self._json),
             Report("markdown", self._markdown),
             Report("html", self._html),
             Report("gitlab", self._gitlab),
+            Report("prometheus", self._prometheus),
         ]
 
     def _json(self, results: Sequence[Record], path: Path) -> None:
@@ -84,6 +85,12 @@ class BuiltInReports:
         from pytest_gpuperf.report import write_code_quality
 
         write_code_quality(results, path, self._root)
+
+    def _prometheus(self, results: Sequence[Record], path: Path) -> None:
+        from pytest_gpuperf.exporter.textfile import write_textfile
+        from pytest_gpuperf.report.json_report import report_document
+
+        write_textfile(report_document(results, _environment(results), root=self._root), path)
 
     def _html(self, results: Sequence[Record], path: Path) -> None:
         from pytest_gpuperf.report import write_results_page
@@ -188,6 +195,9 @@ class Results:
             report.write(self._run.records, path)
         except OSError as error:
             self._errors.append(f"gpuperf: {path} could not be written: {error}")
+        except Exception as error:  # noqa: BLE001 - a report's defect must not cost the run's outcome
+            said = " ".join(f"{type(error).__name__}: {error}".split())
+            self._errors.append(f"gpuperf: {path} could not be made: {said}")
         else:
             self._lines.append(f"gpuperf: report in {path}")
 

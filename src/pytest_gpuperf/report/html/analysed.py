@@ -27,14 +27,16 @@ class Analysed:
     traces: TraceSet
     found: SetAnalysis
     config: Config
+    detail: float = 1.0
+    """How much of what is many is shown: less where a page has many tests."""
 
 
 MAKERS: tuple[Callable[[Analysed], Section | None], ...] = (
     lambda a: summary_section(a.found),
     lambda a: split_section(a.found),
     lambda a: ranks_section(a.found),
-    lambda a: timeline_section(a.traces, a.found, a.config),
-    lambda a: ops_section(a.found),
+    lambda a: timeline_section(a.traces, a.found, a.config, a.detail),
+    lambda a: ops_section(a.found, a.detail),
     lambda a: roofline_section(a.found, a.config),
     lambda a: collectives_section(a.found),
     lambda a: memory_section(a.found),
@@ -43,7 +45,12 @@ MAKERS: tuple[Callable[[Analysed], Section | None], ...] = (
 """Each gives a section, or None where the traces have nothing of its kind."""
 
 
-def analysis_sections(traces: TraceSet, found: SetAnalysis, config: Config) -> Sequence[Section]:
-    """Every section that these traces have something for."""
-    given = Analysed(traces, found, config)
+def analysis_sections(
+    traces: TraceSet, found: SetAnalysis, config: Config, detail: float = 1.0
+) -> Sequence[Section]:
+    """Every section that these traces have something for.
+
+    `detail` is the share of the usual number of rows, bins and single events.
+    """
+    given = Analysed(traces, found, config, detail)
     return tuple(s for make in MAKERS if (s := make(given)) is not None)

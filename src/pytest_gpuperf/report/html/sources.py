@@ -18,6 +18,10 @@ if TYPE_CHECKING:
     from gpuperf_analyzers.trace.model import TraceSet
 
 
+_IN_FULL = 8
+"""Tests with traces that a page shows in every detail; of more each has less, to the same sum."""
+
+
 class TraceFiles:
     """Finds and reads the traces of records.
 
@@ -66,9 +70,10 @@ class TraceFiles:
 class TraceSections:
     """The sections that the traces of a record give, each trace read when it is asked for."""
 
-    def __init__(self, config: Config, files: TraceFiles) -> None:
+    def __init__(self, config: Config, files: TraceFiles, tests: int = 1) -> None:
         self._config = config
         self._files = files
+        self._detail = min(1.0, _IN_FULL / max(tests, 1))
 
     def __call__(self, record: Record) -> Sequence[Section]:
         """Every section of the record's traces; one that says why where there are none."""
@@ -83,7 +88,8 @@ class TraceSections:
         except TraceError as error:
             said = f"No part of the trace is shown: {words(error, 500)}"
             return (Section("Trace", (Text((said,), "note"),)),)
-        return analysis_sections(traces, analyze_set(traces, self._config), self._config)
+        found = analyze_set(traces, self._config)
+        return analysis_sections(traces, found, self._config, self._detail)
 
 
 def write_results_page(
@@ -107,7 +113,9 @@ def write_results_page(
 
 def page_of_document(document: Mapping[str, Any], config: Config, folder: Path | None) -> Page:
     """The page of the content of a ``report.json`` in `folder`."""
-    return results_page(document, TraceSections(config, TraceFiles(folder)), "gpuperf report")
+    traced = sum(bool(record.get("traces")) for record in document.get("results") or ())
+    sections = TraceSections(config, TraceFiles(folder), traced)
+    return results_page(document, sections, "gpuperf report")
 
 
 def page_of_traces(traces: TraceSet, found: SetAnalysis, config: Config) -> Page:

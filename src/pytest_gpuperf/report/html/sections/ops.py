@@ -19,26 +19,27 @@ from pytest_gpuperf.report.html.blocks import (
     words,
 )
 
-_MOST = 150
+_MOST, _FEWEST = 150, 25
+"""Rows of a table, and where a page has many tests."""
 _NAME = 160
 
 
-def ops_section(found: SetAnalysis) -> Section | None:
+def ops_section(found: SetAnalysis, detail: float = 1.0) -> Section | None:
     """The tables of the rank whose step is longest; None where nothing ran."""
     rank = found.ranks[slowest_rank(found.ranks)]
     several = len(found.ranks) > 1 or len(rank.devices) > 1
     blocks: list[Block] = []
     for device in rank.devices:
         where = f" ({', '.join(p for p in (rank.label, device.label) if p)})" if several else ""
-        blocks += list(_tables(device, where))
+        blocks += list(_tables(device, where, max(round(_MOST * detail), _FEWEST)))
     return Section("Ops and kernels", tuple(blocks)) if blocks else None
 
 
-def _tables(device: DeviceAnalysis, where: str) -> Iterator[Table]:
+def _tables(device: DeviceAnalysis, where: str, most: int) -> Iterator[Table]:
     kernels = device.results["kernels"]
     cpu = device.device == "cpu"
     if kernels.by_op:
-        names = short_names([o.name for o in kernels.by_op[:_MOST]], _NAME)
+        names = short_names([o.name for o in kernels.by_op[:most]], _NAME)
         rows = tuple(
             (
                 text_cell(name, _NAME),
@@ -49,7 +50,7 @@ def _tables(device: DeviceAnalysis, where: str) -> Iterator[Table]:
                 number_cell(o.time_us, "us"),
                 number_cell(o.share, "fraction"),
             )
-            for name, o in zip(names, kernels.by_op[:_MOST], strict=True)
+            for name, o in zip(names, kernels.by_op[:most], strict=True)
         )
         columns = (
             Column("op", text=True),
@@ -60,15 +61,15 @@ def _tables(device: DeviceAnalysis, where: str) -> Iterator[Table]:
             Column("own time" if cpu else "kernel time", unit="us"),
             Column("share", unit="1"),
         )
-        yield Table(f"Ops{where}", columns, rows, searchable=True, more=_more(kernels.by_op))
+        yield Table(f"Ops{where}", columns, rows, searchable=True, more=_more(kernels.by_op, most))
     if kernels.by_kernel and not cpu:
-        yield _kernels(kernels.by_kernel, where)
+        yield _kernels(kernels.by_kernel, where, most)
     if kernels.by_span:
-        yield _spans(kernels.by_span, where)
+        yield _spans(kernels.by_span, where, most)
 
 
-def _kernels(by_kernel: Sequence[Any], where: str) -> Table:
-    kept = by_kernel[:_MOST]
+def _kernels(by_kernel: Sequence[Any], where: str, most: int) -> Table:
+    kept = by_kernel[:most]
     names = short_names([k.name for k in kept], _NAME)
     rows = tuple(
         (
@@ -91,10 +92,10 @@ def _kernels(by_kernel: Sequence[Any], where: str) -> Table:
         Column("shortest", unit="us"),
         Column("longest", unit="us"),
     )
-    return Table(f"Kernels{where}", columns, rows, searchable=True, more=_more(by_kernel))
+    return Table(f"Kernels{where}", columns, rows, searchable=True, more=_more(by_kernel, most))
 
 
-def _spans(by_span: Sequence[Any], where: str) -> Table:
+def _spans(by_span: Sequence[Any], where: str, most: int) -> Table:
     rows = tuple(
         (
             text_cell(words(s.name, _NAME), _NAME),
@@ -103,7 +104,7 @@ def _spans(by_span: Sequence[Any], where: str) -> Table:
             Cell(f"{s.kernels:,}", s.kernels),
             number_cell(s.busy_us, "us"),
         )
-        for s in by_span[:_MOST]
+        for s in by_span[:most]
     )
     columns = (
         Column("annotation or module", text=True),
@@ -113,10 +114,10 @@ def _spans(by_span: Sequence[Any], where: str) -> Table:
         Column("busy", unit="us"),
     )
     return Table(
-        f"Annotations and modules{where}", columns, rows, searchable=True, more=_more(by_span)
+        f"Annotations and modules{where}", columns, rows, searchable=True, more=_more(by_span, most)
     )
 
 
-def _more(rows: Sequence[Any]) -> str:
-    left = len(rows) - _MOST
+def _more(rows: Sequence[Any], most: int) -> str:
+    left = len(rows) - most
     return f"{left:,} more, each smaller, are left out." if left > 0 else ""

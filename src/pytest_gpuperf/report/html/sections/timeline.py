@@ -60,7 +60,9 @@ class _Row:
     step: tuple[int, int] | None
 
 
-def timeline_section(traces: TraceSet, found: SetAnalysis, config: Config) -> Section | None:
+def timeline_section(
+    traces: TraceSet, found: SetAnalysis, config: Config, detail: float = 1.0
+) -> Section | None:
     """One timeline over all ranks; None where nothing was active."""
     origin = min((t.start_ns for t in traces.traces), default=0)
     offsets = _offsets(traces, origin)
@@ -79,7 +81,7 @@ def timeline_section(traces: TraceSet, found: SetAnalysis, config: Config) -> Se
                 steps = _steps(device, offset)
     if not rows:
         return None
-    spec = _spec(rows, steps, several=several)
+    spec = _spec(rows, steps, detail * (2 if several else 1))
     kernels = sum(len(row.rows) for row, _ in rows if row.rows is not None)
     kinds = {kind for row in spec["rows"] for kind in row["classes"]}
     legend = [(k, t) for k, t in (*LEGEND, *_IDLE_LEGEND) if k[2:] in kinds]
@@ -182,7 +184,7 @@ def _steps(device: DeviceAnalysis, offset: int) -> list[tuple[str, int, int]]:
 
 
 def _spec(
-    rows: Sequence[tuple[_Row, int]], steps: Sequence[tuple[str, int, int]], *, several: bool
+    rows: Sequence[tuple[_Row, int]], steps: Sequence[tuple[str, int, int]], detail: float
 ) -> dict[str, Any]:
     """The plot's data: one clock, bins and single events within the budget, names once."""
     shifts = [_shift(row, offset) for row, offset in rows]
@@ -190,7 +192,7 @@ def _spec(
     end = max(row.found.end + s for (row, _), s in zip(rows, shifts, strict=True))
     for _, first, last in (*steps[:1], *steps[-1:]):
         start, end = min(start, first), max(end, last)
-    bins = bins_for(len(rows), _BYTES * (2 if several else 1))
+    bins = bins_for(len(rows), round(_BYTES * detail))
     total = sum(len(row.rows) for row, _ in rows if row.rows is not None) or 1
     used: dict[str, int] = {}
     made = []
@@ -198,7 +200,7 @@ def _spec(
         classes = {kind: spans + shift for kind, spans in row.classes.items() if len(spans)}
         singles = None
         if row.rows is not None:
-            share = max(int(_SINGLES * len(row.rows) / total), 200)
+            share = max(int(_SINGLES * min(detail, 1.0) * len(row.rows) / total), 200)
             singles = _singles(row, share, shift, used)
         made.append(row_spec(words(row.label, 60), classes, start, end, bins, singles))
     return {
