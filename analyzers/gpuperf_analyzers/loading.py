@@ -70,7 +70,8 @@ def load_report(path: str | os.PathLike[str]) -> LoadedReport:
         document = json.loads(target.read_bytes())
     except ValueError as error:
         raise ValueError(f"{target}: is no JSON: {error}") from None
-    if not isinstance(document, dict) or not isinstance(document.get("results"), list):
+    known = isinstance(document, dict) and "kind" not in document  # a sweep's result has one
+    if not known or not isinstance(document.get("results"), list):
         raise ValueError(f"{target}: is no report of pytest-gpuperf: it has no results")
     schema = document.get("schema")
     if not isinstance(schema, int) or schema > NEWEST:

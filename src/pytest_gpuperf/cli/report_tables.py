@@ -17,10 +17,11 @@ if TYPE_CHECKING:
 def write_report_tables(paths: Sequence[str], folder: str, form: Format) -> int:
     """Write the tables and print their files: 0, or 2 after a line why not."""
     from gpuperf_analyzers.tables import write_tables
+    from pytest_gpuperf.report.html.kinds import is_report
     from pytest_gpuperf.report.html.opening import InputError, document
 
     try:
-        reports = [d for path in paths if (d := document(path)) is not None and "results" in d]
+        reports = [d for path in paths if (d := document(path)) is not None and is_report(d)]
     except InputError as error:
         complain(str(error))
         return USAGE

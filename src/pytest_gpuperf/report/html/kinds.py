@@ -15,6 +15,7 @@ from pytest_gpuperf.report.html.result_pages import (
     mamf_sections,
     plain_sections,
 )
+from pytest_gpuperf.report.html.sweep_page import sweep_sections
 
 Document = Mapping[str, Any]
 
@@ -29,6 +30,7 @@ class Kind:
 
 
 KINDS = (
+    Kind("Sweep", frozenset({"kind", "axes", "results"}), sweep_sections),
     Kind("Maximum matmul FLOPS", frozenset({"grid", "shapes", "best", "dtype"}), mamf_sections),
     Kind("History", frozenset({"series"}), history_sections),
     Kind("DDP bucket sizes", frozenset({"rows", "fastest_bucket_cap_mb"}), bucket_sections),
@@ -52,6 +54,12 @@ def kind_of(document: Document) -> Kind | None:
         return None
     tables = any(_is_table(value) for value in document.values())
     return _LAST if tables and ("schema" in document or "rows" in document) else None
+
+
+def is_report(document: Document) -> bool:
+    """Whether `document` is a ``report.json``: a sweep has results and a schema too."""
+    known = any(kind.fields <= document.keys() for kind in KINDS)
+    return "results" in document and not known
 
 
 def subject_of(document: Document, kind: Kind, anchor: str, name: str) -> Subject:

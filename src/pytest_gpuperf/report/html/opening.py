@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from gpuperf_analyzers.metrics import BUILTIN
 from pytest_gpuperf.report.html.blocks import Cell, Column, Table, text_cell
 from pytest_gpuperf.report.html.comparing import comparison_page
-from pytest_gpuperf.report.html.kinds import kind_of, subject_of
+from pytest_gpuperf.report.html.kinds import is_report, kind_of, subject_of
 from pytest_gpuperf.report.html.model import definitions, environment_facts, unique_anchors
 from pytest_gpuperf.report.html.page import Page
 from pytest_gpuperf.report.html.sources import TraceFiles, page_of_document
@@ -42,7 +42,7 @@ def page_of_files(paths: Sequence[str], config: Config) -> Page | None:
         if found is None:
             raise InputError(f"{path}: is no report; name traces alone, or reports alone")
     reports = [(path, found) for path, found in documents.items() if found is not None]
-    others = [(path, found) for path, found in reports if "results" not in found]
+    others = [(path, found) for path, found in reports if not is_report(found)]
     if others:
         if len(others) < len(reports):
             raise InputError(f"{others[0][0]}: is of another kind than a report; name it alone")
@@ -118,7 +118,7 @@ def _results_of_commands(given: Sequence[tuple[str, Mapping[str, Any]]]) -> Page
 def _checked(loaded: object, target: Path) -> Mapping[str, Any] | None:
     if not isinstance(loaded, Mapping):
         return None
-    if "results" not in loaded or "schema" not in loaded:
+    if not is_report(loaded) or "schema" not in loaded:
         return loaded if kind_of(loaded) is not None else None
     schema, results = loaded["schema"], loaded["results"]
     if not isinstance(schema, int) or isinstance(schema, bool):

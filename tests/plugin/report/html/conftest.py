@@ -62,3 +62,15 @@ def browse(_driver: Any) -> Iterator[Open]:
     said = [entry for entry in _driver.get_log("browser") if entry["level"] != "INFO"]
     _driver.set_window_size(1280, 1000)
     assert any(allowed) or said == []
+
+
+def follow(driver: Any, part: str) -> None:
+    """Click the link whose text has `part`, and wait until what it leads to is shown."""
+    link = driver.find_element("partial link text", part)
+    anchor = link.get_attribute("href").partition("#")[2]
+    link.click()
+    driver.execute_async_script(
+        "const [id, done] = arguments, look = () => document.getElementById(id)"
+        ".closest('article').hidden ? setTimeout(look, 10) : done(); look();",
+        anchor,
+    )

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from plugin.report.html.conftest import Open
+from plugin.report.html.conftest import Open, follow
 from plugin.report.html.pages import records, write
 
 
@@ -58,7 +58,7 @@ def test_a_click_sorts_by_number_and_a_second_one_turns_it(page: Path, browse: O
 
 def test_a_link_opens_a_test_and_its_address_opens_it_again(page: Path, browse: Open) -> None:
     driver = browse(page)
-    driver.find_element("link text", "test_b.py::test_green").click()
+    follow(driver, "test_b.py::test_green")
     titles = [
         h.text for h in driver.find_elements("css selector", "article h2") if h.is_displayed()
     ]
@@ -70,7 +70,7 @@ def test_a_link_opens_a_test_and_its_address_opens_it_again(page: Path, browse: 
 
 
 def _open_green(driver: Any) -> Any:
-    driver.find_element("link text", "test_b.py::test_green").click()
+    follow(driver, "test_b.py::test_green")
     return driver.execute_async_script(
         "const done = arguments[0]; drawShown().then(() => done(document.querySelector("
         "'article:not([hidden]) figure.plot')))"

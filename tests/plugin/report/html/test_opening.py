@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from kineto import KinetoTrace
-from plugin.report.html.conftest import Open
+from plugin.report.html.conftest import Open, follow
 from plugin.report.html.pages import document, records
 from plugin.report.records import record, value
 from pytest_gpuperf.cli import main
@@ -68,6 +68,20 @@ MODELS = {
 }  # fmt: skip
 
 
+SWEEP = {
+    "kind": "sweep", "schema": 1, "axes": {"batch": [1, 2], "dim": [64, 128]}, "points": 4,
+    "done": 4, "counts": {"measured": 3, "out of memory": 1}, "judged_by": "step_time",
+    "best": {"index": 0, "values": {"batch": 1, "dim": 64}}, "not_apart_from_best": [],
+    "results": [
+        {"index": i, "values": {"batch": b, "dim": d},
+         "status": "measured" if i < 3 else "out of memory",
+         "detail": "" if i < 3 else "CUDA out of memory",
+         "metrics": {"step_time": value(100.0 * (i + 1), "us", [99.0, 401.0])} if i < 3 else {}}
+        for i, (b, d) in enumerate([(1, 64), (1, 128), (2, 64), (2, 128)])
+    ],
+}  # fmt: skip
+
+
 def page_of(tmp_path: Path, *documents: Any) -> Path:
     """The page that the command makes of these files."""
     paths = []
@@ -84,6 +98,8 @@ def page_of(tmp_path: Path, *documents: Any) -> Path:
         (MAMF, ["Maximum matmul FLOPS", "690 TFLOPS at 2048×1024×512. 70.0% of 989 TFLOPS",
                 "2 of 8 shapes", "2 of 2 pairs of M and N"]),
         (HISTORY, ["step_time over 10 runs", "+50.0% in 00000000000"]),
+        (SWEEP, ["4 of 4 points: 3 measured, 1 out of memory", "shortest step is at batch=1 dim=64",
+                 "3 of 4 points have a value", "CUDA out of memory"]),
         (BUCKETS, ["The shortest step is with 25 MB", "Not told apart from it: 50 MB"]),
         (COLLECTIVES, ["Mean bus bandwidth 3.00 GB/s", "all_reduce"]),
         (LAYOUTS, ["Estimate", "9 of 12 layouts over 8 GPUs fit", "tp 2, pp 1", "40.0% MFU"]),
@@ -113,7 +129,7 @@ def test_two_reports_are_compared_test_by_test(tmp_path: Path, browse: Open) -> 
     assert "worse, intervals apart" in row
     overview = driver.find_element("id", "overview").text
     assert "Only before: old.py::test_gone" in overview
-    driver.find_element("link text", "test_b.py::test_green").click()
+    follow(driver, "test_b.py::test_green")
     assert "Samples, before and after" in driver.find_element("tag name", "main").text
 
 
@@ -136,7 +152,7 @@ def test_two_runs_with_traces_are_explained_op_by_op(tmp_path: Path, browse: Ope
         path = t.write(tmp_path / f"{side}.json.gz")
         documents.append(document(record(traces=[str(path)], samples_us=[])))
     driver = browse(page_of(tmp_path, *documents))
-    driver.find_element("partial link text", "test_step").click()
+    follow(driver, "test_step")
     text = driver.find_element("css selector", "article:not([hidden])").text
     assert "What explains the change" in text
     assert re.search(r"aten::mm.*slower 30\.00 µs 50\.00 µs \+20\.00 µs", text)

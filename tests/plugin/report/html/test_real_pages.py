@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from conftest import ROOT
-from plugin.report.html.conftest import Open
+from plugin.report.html.conftest import Open, follow
 from pytest_gpuperf.cli import main
 from pytest_gpuperf.report.html.blocks import Plot, Section, Subject
 from pytest_gpuperf.report.html.levels import Singles, chosen, row_spec
@@ -61,7 +61,7 @@ def test_a_real_run_writes_its_page_with_the_report(tmp_path: Path, browse: Open
     schema = json.loads(schema_text())
     jsonschema.validate(json.loads((tmp_path / "report.json").read_text("utf-8")), schema)
     driver = browse(tmp_path / "report.html")
-    driver.find_element("partial link text", "test_projection_reaches").click()
+    follow(driver, "test_projection_reaches")
     assert driver.execute_async_script(_DRAW_ALL) >= 2  # samples and timeline
     text = driver.find_element("css selector", "article:not([hidden])").text
     for title in ("In plain words", "Verdict", "Samples", "Where the time went", "Timeline",
