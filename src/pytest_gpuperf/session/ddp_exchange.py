@@ -31,6 +31,8 @@ _ASK_S = 0.5
 """How often a rank at work asks whether another one has raised."""
 _GRACE_S = 1.0
 """How long it may go on then: it may be the cause."""
+_ABORTED_S = 1e6
+"""Added to the time of an error that came after the group was aborted: the others come first."""
 _BROKEN_KEY = "gpuperf/broken"
 _BROKEN: list[str] = []
 """Why no further measurement can be made: the group was aborted, here or on another rank."""
@@ -81,12 +83,14 @@ class Exchange:
         _serial += 1
         self.serial = _serial
         self.rank, self.ranks = rank, range(world_size)
-        self.until = time.monotonic() + timeout_s
+        self.began = time.monotonic()
+        self.until = self.began + timeout_s
         self.calls = calls
         self.store = _own_store()
         self.worked = threading.Event()
         self.over = threading.Event()
         self.fired = threading.Event()
+        self.aborted = threading.Event()
         if self.serial == 1:
             atexit.register(_say_over, self.store, rank)
 
@@ -120,8 +124,10 @@ class Exchange:
 
     def _swapped(self, result: dict[str, Any]) -> list[RankOutcome]:
         if not (self.fired.is_set() and "error" in result):
-            # An error after the time limit is but the aborted group.
-            self.store.set(self._key("result"), json.dumps(result))
+            # An error after the time limit is but the aborted group. One after another rank has
+            # raised and the group was aborted may be too, whatever it says: it ended later.
+            ended_s = time.monotonic() - self.began + _ABORTED_S * self.aborted.is_set()
+            self.store.set(self._key("result"), json.dumps({**result, "ended_s": ended_s}))
             if "error" in result:
                 self.store.set(self._key("raised", rank=0), b"1")
         until = self.until + _TOLD_S + 1.0  # a rank that lives has told by then, stuck or not
@@ -147,8 +153,10 @@ class Exchange:
     def _outcome(self, rank: int) -> RankOutcome:
         if self.store.check([self._key("result", rank)]):
             result = json.loads(self.store.get(self._key("result", rank)))
+            ended_s = float(result.pop("ended_s"))
             if "error" in result:
-                return RankOutcome(rank, State.RAISED, error=RankError(**result["error"]))
+                error = RankError(**result["error"])
+                return RankOutcome(rank, State.RAISED, error=error, ended_s=ended_s)
             return RankOutcome(rank, State.DONE, value=result)
         standing = json.loads(self.store.get(self._key("hung", rank)))
         return RankOutcome(rank, State.HUNG, **standing)
@@ -188,6 +196,7 @@ class Exchange:
         Every rank does so, for what ends gloo's is that the others close their connections. Nothing
         can be measured in these groups any more, on any rank.
         """
+        self.aborted.set()
         store.set(_BROKEN_KEY, b"1")
         _abort_groups()
 
