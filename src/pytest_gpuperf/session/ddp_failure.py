@@ -169,6 +169,13 @@ def where_it_hung(outcome: RankOutcome) -> str:
     return _standing(outcome, _place(outcome.stacks))
 
 
+def who_hangs(outcomes: Sequence[RankOutcome]) -> RankOutcome | None:
+    """The rank that the others wait for, of ranks that hung; None where none stands out."""
+    hung = [o for o in outcomes if o.state is State.HUNG]
+    rank = _behind(hung, {o.rank: _place(o.stacks) for o in hung})
+    return next((o for o in hung if o.rank == rank), None)
+
+
 def _standing(outcome: RankOutcome, place: _Place | None) -> str:
     """One rank's line in the message of a hang."""
     if outcome.state is not State.HUNG:

@@ -9,7 +9,12 @@ from pathlib import Path
 
 from gpuperf_analyzers.display import harmless
 from pytest_gpuperf.ranks import RankOutcome, State
-from pytest_gpuperf.session.ddp_failure import cause_of, what_became, where_it_hung
+from pytest_gpuperf.session.ddp_failure import (
+    cause_of,
+    what_became,
+    where_it_hung,
+    who_hangs,
+)
 
 OUT_OF_MEMORY, HANG, CRASH, NOT_RUN = "out of memory", "hang", "crash", "not run"
 _MEMORY_TYPES = frozenset({"MemoryError", "OutOfMemoryError"})
@@ -66,7 +71,7 @@ def why_failed(
         status, line = _killed(f"{which}was killed by SIGKILL", kills_before)
     elif _MEMORY_WORDS.search(cause.output[-2000:]):
         status = OUT_OF_MEMORY
-    last = cause.output.rstrip().rpartition("\n")[2]
+    last = last_words(cause.output)
     return status, one_line(line + (f"; its last output: {last}" if last else "")), _stack(cause)
 
 
@@ -85,15 +90,24 @@ def _hang(outcomes: Sequence[RankOutcome], timeout_s: float) -> tuple[str, str, 
     told = f"still running after {timeout_s:g} s"
     if len(outcomes) == 1:
         return HANG, one_line(f"{told}; {where_it_hung(outcomes[0])}"), _stack(outcomes[0])
-    # Who has done the least is whom the others wait for.
-    behind = min(hung, key=lambda o: (o.calls_done, o.calls_begun))
-    named = ", ".join(str(o.rank) for o in hung)
-    line = f"{told}: ranks {named} of {len(outcomes)}; rank {behind.rank} {where_it_hung(behind)}"
+    behind = who_hangs(outcomes)
+    if behind is None:
+        named = ", ".join(str(o.rank) for o in hung)
+        behind, who = hung[0], f"ranks {named} of {len(outcomes)}, none of which stands out"
+    else:
+        who = f"rank {behind.rank} of {len(outcomes)}, for which the others wait"
+    line = f"{told}: {who}; rank {behind.rank} {where_it_hung(behind)}"
     return HANG, one_line(line), _stack(behind)
 
 
 def _stack(outcome: RankOutcome) -> str:
     return outcome.stacks[:_STACK]
+
+
+def last_words(output: str) -> str:
+    """The last line of `output` that says something; "" where none does."""
+    lines = reversed(output.splitlines())
+    return next((line.strip() for line in lines if any(map(str.isalnum, line))), "")
 
 
 def one_line(text: str) -> str:

@@ -14,7 +14,14 @@ from typing import TYPE_CHECKING, Any
 
 from pytest_gpuperf.ranks import LaunchError, RankOutcome, State, Target, launch
 from pytest_gpuperf.sweep.child import REFUSED, run_rank
-from pytest_gpuperf.sweep.failure import CRASH, NOT_RUN, one_line, oom_kills, why_failed
+from pytest_gpuperf.sweep.failure import (
+    CRASH,
+    NOT_RUN,
+    last_words,
+    one_line,
+    oom_kills,
+    why_failed,
+)
 from pytest_gpuperf.sweep.grid import WORLD_SIZE
 from pytest_gpuperf.sweep.target import fingerprint
 
@@ -187,6 +194,8 @@ def _measured(
 
     world_size = int(values.get(WORLD_SIZE, 1))
     kills = oom_kills()
+    if settings.launcher:
+        return _by_launcher(target, values, settings, folder, started)
     try:
         device = resolve_device(settings.device)
         plan = plan_ranks(settings.backend, str(device), world_size)
@@ -204,6 +213,48 @@ def _measured(
         return {"status": status, "detail": detail, "stack": stack}
     return {**numbers([Path(o.value["trace"]) for o in outcomes]),
             "notes": [*plan.notes, *outcomes[0].value["notes"]]}  # fmt: skip
+
+
+def _by_launcher(
+    target: Target,
+    values: dict[str, Any],
+    settings: Settings,
+    folder: Path,
+    started: Callable[[int], None],
+) -> dict[str, Any]:
+    """Fields of the result of a point whose ranks the user's launcher starts."""
+    from pytest_gpuperf.sweep.launched import OVERTIME_S, run_launcher
+
+    request = {
+        "target": target.to_json(),
+        "values": {k: v for k, v in values.items() if k != WORLD_SIZE},
+        "world_size": values[WORLD_SIZE],
+        "device": settings.device,
+        "backend": settings.backend,
+        "memory_limit": settings.memory_limit,
+        "options": settings.options(values),
+        "timeout_s": settings.timeout_s,
+    }
+    limit_s = settings.timeout_s + OVERTIME_S
+    (outcome,) = launch(
+        Target.of(run_launcher),
+        1,
+        payload={"request": request, "command": list(settings.launcher)},
+        timeout_s=limit_s,
+        workdir=folder,
+        alone=True,
+        started=started,
+    )
+    if outcome.state is not State.DONE:
+        status, detail, stack = why_failed([outcome], limit_s, None)
+        return {"status": status, "detail": detail, "stack": stack}
+    found: dict[str, Any] = outcome.value
+    if REFUSED in found:
+        raise RefusedError(one_line(found[REFUSED]))
+    last = last_words(outcome.output)
+    if found["status"] == CRASH and not found.get("stack") and last:
+        found["detail"] = one_line(f"{found['detail']}; its last output: {last}")
+    return found
 
 
 def _launched(

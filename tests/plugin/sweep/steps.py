@@ -10,8 +10,8 @@ from pathlib import Path
 import torch
 
 
-def add(size: int, fail: str = "no", log: str = ""):
-    """Adds to a vector of `size` floats, or fails in its first call."""
+def double(size: int, fail: str = "no", log: str = ""):
+    """Doubles a vector of `size` floats, or fails in its first call."""
     x = torch.zeros(size)
     if log:  # a line for each time that the point is begun
         with Path(log).open("a") as file:
@@ -28,7 +28,7 @@ def add(size: int, fail: str = "no", log: str = ""):
             os.kill(os.getpid(), signal.SIGKILL)
         elif fail == "oom":
             return torch.empty(2**36, dtype=torch.uint8)
-        return x.add_(1)
+        return x + x
 
     return step
 

@@ -69,27 +69,26 @@ def _until(true: Any) -> None:
 
 def test_each_way_to_fail_is_told_and_the_sweep_goes_on(tmp_path: Path, capsys) -> None:
     # 64 GiB on top of torch's own do not fit 4 GiB.
-    status = _sweep("add", "--axis=fail=raise,segv,kill,oom,no", "--axis=size=8",
+    status = _sweep("double", "--axis=fail=raise,segv,oom,no", "--axis=size=8",
                     "--memory-limit=4GiB", "--timeout=120s")  # fmt: skip
     assert status == 0
     document = _result()
-    raised, segv, killed, oom, fine = document["results"]
-    assert (raised["status"], segv["status"], killed["status"]) == ("crash",) * 3
+    raised, segv, oom, fine = document["results"]
+    assert (raised["status"], segv["status"]) == ("crash", "crash")
     assert raised["detail"].startswith("RuntimeError: wrong on purpose at ")
     assert "steps.py" in raised["stack"]
     assert "second line" in raised["stack"]
     assert "killed by SIGSEGV" in segv["detail"]
     assert "in step" in segv["stack"]
-    assert "SIGKILL" in killed["detail"]
     assert oom["status"] == "out of memory"
     assert "68719476736 bytes" in oom["detail"]
     assert fine["status"] == "measured"
     assert fine["metrics"]["step_time"]["value"] > 0
-    # The step allocates nothing: 8 floats are alive.
-    assert fine["metrics"]["peak_memory"]["value"] == 32
+    # 8 floats thrice: the vector, what the first call returned and is kept, and a call's result.
+    assert fine["metrics"]["peak_memory"]["value"] == 3 * 8 * 4
     assert fine["metrics"]["mfu"]["value"] is None
     assert fine["metrics"]["mfu"]["absent_reason"]
-    assert document["counts"] == {"crash": 3, "out of memory": 1, "measured": 1}
+    assert document["counts"] == {"crash": 2, "out of memory": 1, "measured": 1}
     shown = capsys.readouterr().out
     assert "fail=raise size=8: crash: RuntimeError: wrong on purpose" in shown
     assert not _left(tmp_path)
@@ -100,7 +99,7 @@ def test_each_way_to_fail_is_told_and_the_sweep_goes_on(tmp_path: Path, capsys) 
 def test_a_hang_names_where_it_is_stuck(tmp_path: Path) -> None:
     # Whatever the machine's load: the limit is doubled until torch's import is not what takes it.
     for seconds in (12, 24, 48, 96):
-        assert _sweep("add", "--axis=size=8", "--axis=fail=hang", f"--timeout={seconds}s") == 1
+        assert _sweep("double", "--axis=size=8", "--axis=fail=hang", f"--timeout={seconds}s") == 1
         (point,) = _result()["results"]
         assert point["status"] == "hang"
         assert point["detail"].startswith(f"still running after {seconds} s")
@@ -113,7 +112,7 @@ def test_a_hang_names_where_it_is_stuck(tmp_path: Path) -> None:
 
 def test_killed_in_the_middle_and_resumed_nothing_is_lost_or_doubled(tmp_path: Path) -> None:
     log, sizes = tmp_path / "begun", [4, 5, 6]
-    command = [sys.executable, "-m", "pytest_gpuperf.cli", "sweep", f"{STEPS}:add", *QUICK,
+    command = [sys.executable, "-m", "pytest_gpuperf.cli", "sweep", f"{STEPS}:double", *QUICK,
                "--axis=size=4,5,6", f"--axis=log={log}"]  # fmt: skip
     journal = Path("r.journal.jsonl")
     process = subprocess.Popen(command, stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
@@ -144,7 +143,7 @@ def test_killed_in_the_middle_and_resumed_nothing_is_lost_or_doubled(tmp_path: P
 
 def test_ctrl_c_leaves_what_is_done_and_no_process(tmp_path: Path) -> None:
     log = tmp_path / "begun"
-    command = [sys.executable, "-c", HEARS_CTRL_C, "sweep", f"{STEPS}:add", *QUICK,
+    command = [sys.executable, "-c", HEARS_CTRL_C, "sweep", f"{STEPS}:double", *QUICK,
                "--axis=fail=no,hang", "--axis=size=4", f"--axis=log={log}"]  # fmt: skip
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     _until(lambda: log.exists() and log.read_text().count("\n") == 2)
@@ -159,21 +158,32 @@ def test_ctrl_c_leaves_what_is_done_and_no_process(tmp_path: Path) -> None:
 
 
 def test_ranks_meet_in_a_group_and_the_worst_is_told() -> None:
-    assert _sweep("reduce", "--axis=world_size=1,2", "--axis=size=1024",
-                  "--items=size*world_size") == 0  # fmt: skip
-    one, two = _result()["results"]
-    for point, ranks in ((one, 1), (two, 2)):
-        assert point["status"] == "measured"
-        time_us = point["metrics"]["step_time"]["value"]
-        throughput = point["metrics"]["throughput"]["value"]
-        assert throughput == pytest.approx(1024 * ranks / time_us * 1e6, rel=0.5)
+    arguments = ["--axis=world_size=2", "--axis=size=1024", "--items=size*world_size"]
+    assert _sweep("reduce", *arguments) == 0
+    (point,) = _result()["results"]
+    assert point["status"] == "measured"
+    metrics = point["metrics"]
+    # Items of all ranks over the time of the slowest; 2% for the bounds that medians are told in.
+    assert metrics["throughput"]["value"] == pytest.approx(
+        2048 / metrics["step_time"]["value"] * 1e6, rel=0.02
+    )
+    assert metrics["step_time"]["at"].startswith("rank ")
+
+
+def test_torchrun_may_start_the_ranks() -> None:
+    launcher = f"{sys.executable} -m torch.distributed.run --nproc-per-node {{world_size}}"
+    assert _sweep("reduce", "--axis=world_size=2", "--axis=size=1024",
+                  f"--launcher={launcher} --no-python") == 0  # fmt: skip
+    (point,) = _result()["results"]
+    assert point["status"] == "measured"
+    assert point["metrics"]["step_time"]["at"].startswith("rank ")
 
 
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
         (["no_such", "--axis=size=1"], "no_such"),
-        (["add", "--axis=sise=1"], "called with sise"),
+        (["double", "--axis=sise=1"], "called with sise"),
     ],
 )
 def test_a_function_that_cannot_be_used_ends_it(arguments, told, capsys) -> None:
@@ -210,8 +220,33 @@ def test_a_function_that_cannot_be_used_ends_it(arguments, told, capsys) -> None
     ],
 )
 def test_misuse_is_one_line_before_anything_runs(arguments, told, capsys) -> None:
-    assert _sweep("add", *arguments) == 2
+    assert _sweep("double", *arguments) == 2
     error = capsys.readouterr().err
     assert told in error
     assert error.count("\n") == 1
     assert not Path("r.json").exists()
+
+
+def test_the_example_of_the_documentation_runs_and_is_drawn() -> None:
+    page = (Path(__file__).parents[3] / "docs" / "how-to" / "sweep.md").read_text()
+    code = page.partition("```python step\n")[2].partition("```")[0]
+    Path("train.py").write_text(code)
+    status = main(
+        ["sweep", "train.py:make_step", *QUICK, "--axis=micro_batch=16,32",
+         "--axis=precision=fp32,bf16", "--items=micro_batch*accumulation",
+         "--axis=accumulation=2", "--plot=sweep.svg"]
+    )  # fmt: skip
+    assert status == 0
+    document = _result()
+    assert document["counts"] == {"measured": 4}
+    assert document["judged_by"] == "throughput"
+    for point in document["results"]:
+        # Two products a layer forward and backward (no gradient of the input is asked for by the
+        # first), 2 FLOP a multiply-add, twice for the accumulation: TFLOPS say the same work.
+        flop = 2 * 2 * point["values"]["micro_batch"] * 64 * 256 * (2 + 3)
+        metrics = point["metrics"]
+        assert metrics["tflops"]["value"] * metrics["step_time"]["value"] * 1e6 == pytest.approx(
+            flop, rel=0.02
+        )
+    drawn = Path("sweep.svg").read_text()
+    assert drawn.rstrip().endswith("</svg>")
