@@ -237,7 +237,7 @@ def _diffed(
 
 def _samples(old: Record, new: Record) -> Section | None:
     """Both sides' samples as dots in two rows, with their medians."""
-    sides = [[float(s) for s in r.get("samples_us") or ()] for r in (old, new)]
+    sides = [[float(s) for s in r.get("samples_us") or () if s is not None] for r in (old, new)]
     if not all(sides):
         return None
     both = sides[0] + sides[1]

@@ -14,7 +14,7 @@ from pytest_gpuperf.report.html.kinds import is_report, kind_of, subject_of
 from pytest_gpuperf.report.html.model import definitions, environment_facts, unique_anchors
 from pytest_gpuperf.report.html.page import Page
 from pytest_gpuperf.report.html.sources import TraceFiles, page_of_document
-from pytest_gpuperf.report.json_report import SCHEMA
+from pytest_gpuperf.report.json_report import SCHEMA, plain
 
 if TYPE_CHECKING:
     from gpuperf_analyzers.config import Config
@@ -42,10 +42,22 @@ def page_of_files(paths: Sequence[str], config: Config) -> Page | None:
         if found is None:
             raise InputError(f"{path}: is no report; name traces alone, or reports alone")
     reports = [(path, found) for path, found in documents.items() if found is not None]
+    try:
+        return _page_of(reports, config)
+    except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
+        # What is in a file of the right kind may still be anything.
+        said = f"{type(error).__name__}: {error}"
+        raise InputError(
+            f"{paths[0]}: cannot be shown: it has what no result has ({said})"
+        ) from None
+
+
+def _page_of(reports: Sequence[tuple[str, Mapping[str, Any]]], config: Config) -> Page:
+    """One report, two compared, or results of other commands."""
     others = [(path, found) for path, found in reports if not is_report(found)]
+    if others and len(others) < len(reports):
+        raise InputError(f"{others[0][0]}: is of another kind than a report; name it alone")
     if others:
-        if len(others) < len(reports):
-            raise InputError(f"{others[0][0]}: is of another kind than a report; name it alone")
         return _results_of_commands(others)
     if len(reports) > 2:
         raise InputError(f"{len(reports)} reports: one makes a page, two are compared")
@@ -53,8 +65,8 @@ def page_of_files(paths: Sequence[str], config: Config) -> Page | None:
         (old, before), (new, after) = reports
         files = TraceFiles(_folder(old)), TraceFiles(_folder(new))
         return comparison_page(before, after, files, (old, new), config)
-    [(path, document_)] = reports
-    return page_of_document(document_, config, _folder(path))
+    [(path, found)] = reports
+    return page_of_document(found, config, _folder(path))
 
 
 def document(path: str) -> Mapping[str, Any] | None:
@@ -81,7 +93,8 @@ def document(path: str) -> Mapping[str, Any] | None:
         return None
     except OSError as error:
         raise InputError(f"{target}: {error.strerror or error}") from None
-    return _checked(loaded, target)
+    # Not finite numbers become null, and half surrogate pairs text.
+    return _checked(plain(loaded), target)
 
 
 def _results_of_commands(given: Sequence[tuple[str, Mapping[str, Any]]]) -> Page:
@@ -93,13 +106,7 @@ def _results_of_commands(given: Sequence[tuple[str, Mapping[str, Any]]]) -> Page
     for (path, found), anchor in zip(given, anchors, strict=True):
         kind = kind_of(found)
         assert kind is not None  # noqa: S101 - documents of no kind were left out
-        try:
-            subjects.append(subject_of(found, kind, anchor, Path(path).name))
-        except (KeyError, TypeError, ValueError, AttributeError) as error:
-            said = f"{type(error).__name__}: {error}"
-            raise InputError(
-                f"{path}: is no result of gpuperf that can be shown ({said})"
-            ) from None
+        subjects.append(subject_of(found, kind, anchor, Path(path).name))
     columns = (Column("what", text=True), Column("file", text=True))
     rows = tuple(
         (Cell(s.title, s.title, link=s.anchor), text_cell(path, 300))

@@ -164,8 +164,8 @@ def test_two_runs_with_traces_are_explained_op_by_op(tmp_path: Path, browse: Ope
         ("report.json", "{", "is no JSON"),
         ("report.json", '{"schema": 99, "results": []}', "newer"),
         ("report.json", '{"schema": 1, "results": [3]}', "no list of results"),
-        ("a.json", '{"series": [{"runs": [{}], "metric": 1}]}', "can be shown"),
-        ("a.json", '{"grid": 1, "shapes": 2, "best": 3, "dtype": 4}', "can be shown"),
+        ("a.json", '{"series": [{"runs": [{}], "metric": 1}]}', "cannot be shown"),
+        ("a.json", '{"grid": 1, "shapes": 2, "best": 3, "dtype": 4}', "cannot be shown"),
     ],
 )
 def test_what_cannot_be_shown_is_said_in_one_line(
@@ -195,6 +195,30 @@ def test_a_file_that_is_not_there_and_a_place_that_cannot_be_written(
 def test_a_record_of_nothing_but_a_name_is_a_page(tmp_path: Path, browse: Open) -> None:
     driver = browse(page_of(tmp_path, document({"test": "a.py::b"}, {})), "all")
     assert "a.py::b" in driver.find_element("tag name", "main").text
+
+
+def test_numbers_that_are_none_are_absent_and_break_nothing(tmp_path: Path, browse: Open) -> None:
+    odd = record(traces=[], samples_us=[float("nan"), float("inf"), 3.0, 4.0])
+    odd["values"]["step_time"]["value"] = float("inf")
+    driver = browse(page_of(tmp_path, document(odd)), "all")
+    text = driver.find_element("tag name", "main").text
+    assert "2 samples between 3.000 µs and 4.000 µs" in text
+
+
+@pytest.mark.parametrize(
+    "spoiled",
+    [{"values": [1]}, {"limits": [1]}, {"values": {"step_time": 3}}, {"samples_us": "x"},
+     {"limits": [{"verdict": "PASS", "metric": "m", "value": "a", "limit": "b"}]}],
+)  # fmt: skip
+def test_a_record_of_wrong_types_is_one_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], spoiled: dict[str, Any]
+) -> None:
+    path = tmp_path / "report.json"
+    path.write_text(json.dumps(document({**record(traces=[]), **spoiled})))
+    assert main(["report", str(path)]) == 2
+    err = capsys.readouterr().err
+    assert f"{path}: cannot be shown" in err
+    assert err.count("\n") == 1
 
 
 def test_a_trace_that_is_gone_is_said(tmp_path: Path, browse: Open) -> None:

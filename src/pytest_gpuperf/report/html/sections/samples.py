@@ -23,7 +23,7 @@ MOST_POINTS = 20_000
 
 def samples_section(record: Record) -> Section | None:
     """Samples over time and their distribution; None where none were kept."""
-    samples = [float(s) for s in record.get("samples_us") or ()]
+    samples = [float(s) for s in record.get("samples_us") or () if s is not None]
     if not samples:
         return None
     marks, band = _marks(record)
