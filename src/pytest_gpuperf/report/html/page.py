@@ -36,6 +36,8 @@ _SCRIPTS = (
     "timeline.js",
     "page.js",
 )
+_LICENCE = "uPlot.LICENSE"
+"""Stands in the page above the code that it is of, for a page is a copy of it."""
 _STYLES = ("uPlot.min.css", "page.css")
 
 
@@ -80,7 +82,8 @@ def write_page(page: Page, path: Path) -> Path:
 
 def page_html(page: Page) -> str:
     """The page as one HTML document."""
-    script, style = _joined(_SCRIPTS), _joined(_STYLES)
+    licence = (files(__package__) / "static" / _LICENCE).read_text(encoding="utf-8")
+    script, style = f"/*\n{licence}\n*/\n{_joined(_SCRIPTS)}", _joined(_STYLES)
     plots: dict[str, Any] = {}
     return (
         _environment()
