@@ -52,12 +52,12 @@ from pytest_gpuperf.session.ddp import measure_ddp, run_ddp_once
 folder, function, world_size = Path(sys.argv[1]), sys.argv[2], int(sys.argv[3])
 try:
     if function == "make_step":
-        run_ddp_once(steps.make_step, 2, device="cpu", workdir=folder / "once", timeout_s=30)
+        run_ddp_once(steps.make_step, 2, device="cpu", workdir=folder / "once", timeout_s=120)
     outcome = measure_ddp(
         getattr(steps, function), world_size,
         options=Options(warmup_s=0.05, max_time_s=0.1, steps=2),
         device="cpu", trace_dir=folder / "traces", stem="joined",
-        timeout_s=float(os.environ.get("LIMIT_S", 30)),
+        timeout_s=float(os.environ.get("LIMIT_S", 120)),
     )
     said = {
         "reporter": outcome.reporter,
@@ -70,7 +70,7 @@ except Exception as error:
 """
 
 
-def _run(commands, timeout_s=90, cwd=None):
+def _run(commands, timeout_s=180, cwd=None):
     """Outputs of commands that run side by side; none of them or of what they started remains."""
     processes = [
         subprocess.Popen(
@@ -127,8 +127,8 @@ def test_a_rank_that_raises_fails_the_test_on_every_rank_and_leaves_no_trace(tmp
     assert first["message"].startswith(
         "gpuperf.ddp: rank 1 of 2 raised ValueError: the cat is out of the bag\nTraceback"
     )
-    # Rank 0 waits for it in a collective, and is not left there to the time limit of 30 s.
-    assert time.monotonic() - began < 25
+    # Rank 0 waits for it in a collective, and is not left there to the time limit of 120 s.
+    assert time.monotonic() - began < 100
     assert not list((tmp_path / "traces").iterdir())
 
 
@@ -152,11 +152,11 @@ def make_step(rank, world_size):
         dist.all_reduce(values)
     return step
 
-@pytest.mark.gpuperf(timeout="8s", warmup="50ms", max_time="50ms")
+@pytest.mark.gpuperf(timeout="15s", warmup="50ms", max_time="50ms")
 def test_hangs(gpuperf):
     gpuperf.ddp(make_step, world_size=2)
 
-@pytest.mark.gpuperf(timeout="8s", warmup="50ms", max_time="50ms")
+@pytest.mark.gpuperf(timeout="15s", warmup="50ms", max_time="50ms")
 def test_later(gpuperf):
     gpuperf.ddp(make_step, world_size=2)
 """
@@ -186,9 +186,9 @@ def test_a_rank_that_hangs_under_torchrun_is_named_by_the_others_and_ends(tmp_pa
         [(_torchrun("--standalone", "--nproc-per-node", "2", *pytest_), {"TMPDIR": str(locks)})],
         cwd=tmp_path,
     )
-    assert time.monotonic() - began < 60
+    assert time.monotonic() - began < 120
     assert status != 0
-    assert f"gpuperf.ddp: rank {stuck} of 2 hung: still running after 8 s" in output, output
+    assert f"gpuperf.ddp: rank {stuck} of 2 hung: still running after 15 s" in output, output
     assert re.search(
         rf"rank {stuck}: in call 3 of the step, at .*test_it.py:\d+ in step \(time.sleep", output
     )
@@ -272,7 +272,7 @@ def test_the_tasks_of_a_slurm_step_are_ranks_without_torchrun(tmp_path):
 def test_a_rank_killed_without_torchrun_is_told_by_the_other(tmp_path, killed, message):
     began = time.monotonic()
     statuses, said = _under_slurm(tmp_path, "make_killed", KILLED=str(killed), LIMIT_S="8")
-    assert time.monotonic() - began < 60
+    assert time.monotonic() - began < 120
     assert statuses[killed] == -signal.SIGKILL
     assert said[1 - killed]["type"] == "RankFailure", said
     assert re.match(f"gpuperf.ddp: {message}", said[1 - killed]["message"])
