@@ -9,6 +9,7 @@ from __future__ import annotations
 import copy
 import os
 from collections.abc import Generator
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -67,6 +68,7 @@ _INI_HELP = {
     "breakdown": "whether memory is broken down by category (true, false)",
     "dtype": "dtype that declared FLOPs are executed in",
     "device": "device to measure on",
+    "dcgm_url": "--gpuperf-dcgm-url: address of a dcgm-exporter",
 }
 
 
@@ -93,6 +95,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     value("gitlab", "PATH", "write what is not PASS to PATH, in GitLab's Code Quality format")
     flag("github", "print what is not PASS as annotations of GitHub Actions")
     value("html", "PATH", "write the report as one HTML page to PATH")
+    value("prometheus", "PATH", "write results to PATH.prom for node_exporter's textfile collector")
     value("baselines", "DIR", f"where baselines are kept ({BASELINES_FOLDER})", BASELINES_FOLDER)
     group.addoption(
         "--gpuperf-save", metavar="=NAME", nargs="?", const=DEFAULT_BASELINE, default=None,
@@ -124,6 +127,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     value("against-env", "PYTHON", "the Python or environment folder that the revision runs on")
     value("against-setup", "COMMAND", "run in the revision's checkout first, to build it")
     value("device", "DEVICE", "device to measure on: cpu, cuda or cuda:N")
+    group.addoption(
+        "--gpuperf-dcgm-url", metavar="URL", default=None,
+        help="a dcgm-exporter (http://localhost:9400/metrics) that tells how full a GPU without "
+        "GPM is",
+    )  # fmt: skip
     flag("strict", "let AMBIGUOUS, UNMEASURED, NO-BASELINE and INCOMPARABLE fail too")
     flag("disable", "run each workload once, unmeasured")
     flag("only", "run only the tests that measure")
@@ -140,9 +148,16 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", MARKER)
     if option(config, "only") and option(config, "skip"):
         raise pytest.UsageError("--gpuperf-only and --gpuperf-skip leave no test to run")
+    if option(config, "prometheus") and find_spec("prometheus_client") is None:
+        raise pytest.UsageError(
+            "--gpuperf-prometheus needs prometheus-client: pip install 'pytest-gpuperf[prometheus]'"
+        )
     try:
         defaults = parse_defaults(
-            {name: config.getini(f"gpuperf_{name}") for name in DEFAULTED},
+            {
+                **{name: config.getini(f"gpuperf_{name}") for name in DEFAULTED},
+                **({"dcgm_url": url} if (url := config.getoption("gpuperf_dcgm_url")) else {}),
+            },
             device=config.getoption("gpuperf_device"),
         )
     except LimitError as error:

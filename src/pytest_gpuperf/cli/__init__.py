@@ -20,6 +20,7 @@ COMMANDS = {
     "collectives": "time, algorithm and bus bandwidth of collectives over sizes",
     "compare": "two traces or sets, before and after: what explains the change, op by op",
     "estimate": "what training takes by formulas, and which layouts fit a cluster",
+    "exporter": "results and live GPUs over HTTP for Prometheus",
     "history": "each metric over the runs, where it changed, and in which commit",
     "mamf": "the maximum achievable matmul FLOPS of this device, searched and kept",
     "doctor": "whether this machine can measure, and how to mend what it cannot",

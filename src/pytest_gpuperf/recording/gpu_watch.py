@@ -55,7 +55,10 @@ class Watched:
 
 
 def watch(
-    device: torch.device, run: Callable[[], Samples], loop: Callable[[float], int] | None
+    device: torch.device,
+    run: Callable[[], Samples],
+    loop: Callable[[float], int] | None,
+    dcgm_url: str | None = None,
 ) -> Watched:
     """Take the samples under NVML's eyes; then `loop`, where counters were asked for.
 
@@ -68,6 +71,8 @@ def watch(
     loop
         Calls the workload back to back, given the time of a sample in µs, and gives the number
         of calls. The counters are then of this window: it holds nothing else.
+    dcgm_url
+        A dcgm-exporter that is scraped meanwhile, where the device has no GPM.
     """
     cuda = import_torch().cuda
     uuids = device_uuids(device)
@@ -78,7 +83,7 @@ def watch(
     reserved_bytes = int(cuda.max_memory_reserved(device))
     seen, throttled = telemetry_of(sampler), throttled_samples(sampler.watched, samples.rounds)
     if loop is not None:
-        with TelemetrySampler(uuids, dcgm=True) as sampler:
+        with TelemetrySampler(uuids, dcgm=True, dcgm_url=dcgm_url) as sampler:
             calls = loop(min(samples.us))
         seen = joined(seen, telemetry_of(sampler, calls))
     return Watched(samples, peak_bytes, seen, sampler.absent_reason, throttled, reserved_bytes)

@@ -50,6 +50,9 @@ class Options:
     counters_s
         Seconds that the workload is looped for, after the samples, for what NVML counts; 0 leaves
         it with what the samples' own time shows.
+    dcgm_url
+        A dcgm-exporter's address (``http://localhost:9400/metrics``), which is scraped meanwhile
+        for what a device without GPM does not tell.
     breakdown
         Whether some more steps are profiled that give every byte of memory a category.
     trend_steps
@@ -71,6 +74,7 @@ class Options:
     max_samples: int = 4096
     measure_peak: bool = True
     counters_s: float = 0.0
+    dcgm_url: str | None = None
     estimate: float | None = None
     breakdown: bool = False
     trend_steps: int = 0

@@ -262,7 +262,7 @@ def _timed(
         else:
             seconds = options.counters_s
             loop = partial(looped, workload, timer, seconds, coordinator=coordinator)
-            watched = watch(device, take, loop if seconds else None)
+            watched = watch(device, take, loop if seconds else None, options.dcgm_url)
             samples, peak, telemetry = watched.samples, watched.peak_bytes, watched.telemetry
             reserved = watched.peak_reserved_bytes
             notes = telemetry_notes(watched.absent_reason, telemetry.values)

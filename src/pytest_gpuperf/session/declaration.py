@@ -53,6 +53,8 @@ class Declaration:
         Dtype that declared FLOP are executed in.
     flops, bytes, items, items_unit
         What one step does, as declared.
+    dcgm_url
+        Address of a dcgm-exporter, for counters that the device does not tell by itself.
     estimate
         Bytes that its peak of memory is estimated at.
     """
@@ -72,6 +74,7 @@ class Declaration:
     flops: float | None = None
     bytes: float | None = None
     estimate: float | None = None
+    dcgm_url: str | None = None
     items: float | None = None
     items_unit: str = "items"
 
@@ -114,6 +117,16 @@ def _dtype(written: object) -> str:
     # torch.bfloat16 prints as its own name, and collection must not import torch.
     name = _name(written).removeprefix("torch.")
     return _one_of(_DTYPE_NAMES.get(name, name), DTYPES)
+
+
+def _http(written: object) -> str:
+    address = _name(written).strip()
+    scheme, slashes, host = address.partition("://")
+    if scheme not in ("http", "https") or not slashes or not host or not address.isprintable():
+        raise QuantityError(
+            f"{shown(written)} is no address: write it as 'http://localhost:9400/metrics'"
+        )
+    return address
 
 
 def _name(written: object) -> str:
@@ -177,6 +190,7 @@ _FIELDS: dict[str, tuple[str, Callable[[object], Any]]] = {
     "breakdown": ("breakdown", _flag),
     "dtype": ("dtype", _dtype),
     "device": ("device", _device),
+    "dcgm_url": ("dcgm_url", _http),
     "flops": ("flops", _flops),
     "bytes": ("bytes", _bytes),
     "estimate": ("estimate", _estimate),
@@ -187,6 +201,7 @@ _FIELDS: dict[str, tuple[str, Callable[[object], Any]]] = {
 
 DEFAULTED = (
     "warmup", "max_time", "steps", "timeout", "timer", "l2", "dtype", "device", "breakdown",
+    "dcgm_url",
 )  # fmt: skip
 """Keywords that have a default, which an ini file may change."""
 

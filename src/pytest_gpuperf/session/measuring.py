@@ -99,6 +99,7 @@ def recording_options(declaration: Declaration) -> Options:
         items=d.items,
         items_unit=d.items_unit,
         counters_s=_COUNTERS_S if counted else 0.0,
+        dcgm_url=d.dcgm_url,
         estimate=d.estimate,
         breakdown=d.breakdown or any(limit.metric in MEMORY_LIMITS for limit in d.limits),
         trend_steps=_TREND_STEPS if _trend_asked(d) else 0,

@@ -65,6 +65,10 @@ class DcgmReader:
         if self._process.stdout is not None:
             self._process.stdout.close()
 
+    def why_none(self) -> str:
+        """Why a metric has no value in the window."""
+        return "DCGM gave no value in the window"
+
     def window(self, begin_ns: int, end_ns: int) -> dict[str, Series]:
         """The rows whose interval lies within the window."""
         first_ns = begin_ns + _INTERVAL_MS * 1_000_000

@@ -24,6 +24,7 @@ from pytest_gpuperf.recording.telemetry.binding import (
 )
 from pytest_gpuperf.recording.telemetry.board import Board, UnknownDeviceError, open_board
 from pytest_gpuperf.recording.telemetry.dcgm import DcgmReader, dcgm_reader, means
+from pytest_gpuperf.recording.telemetry.dcgm_scrape import Place, ScrapeReader, scrape_reader
 from pytest_gpuperf.recording.telemetry.gpm import METRICS as GPM_METRICS
 from pytest_gpuperf.recording.telemetry.gpm import GpmReader, gpm_reader
 from pytest_gpuperf.recording.telemetry.incidents import Incidents, incidents_of
@@ -104,13 +105,21 @@ class TelemetrySampler:
         Time between two fast readings.
     dcgm
         Whether DCGM is asked for what GPM would tell, where there is no GPM: that takes a process.
+    dcgm_url
+        A dcgm-exporter that is then scraped instead.
     """
 
     def __init__(
-        self, uuids: Sequence[str], *, interval_s: float = FAST_S, dcgm: bool = False
+        self,
+        uuids: Sequence[str],
+        *,
+        interval_s: float = FAST_S,
+        dcgm: bool = False,
+        dcgm_url: str | None = None,
     ) -> None:
         self._uuids = tuple(uuids)
         self._dcgm = dcgm
+        self._dcgm_url = dcgm_url
         self._interval_s = interval_s
         self._stop = threading.Event()
         self._ready = threading.Event()
@@ -155,12 +164,12 @@ class TelemetrySampler:
                 board = open_board(nvml, self._uuids)
                 with (
                     gpm_reader(nvml, board) as gpm,
-                    self._in_place_of(gpm, board) as dcgm,
+                    self._in_place_of(gpm, board, nvml) as dcgm,
                     incidents_of(nvml, board) as incidents,
                 ):
                     loop = _Loop(nvml, board, gpm, incidents, self.watched)
                     loop.run(self._ready, self._stop)
-                    if isinstance(dcgm, DcgmReader):
+                    if not isinstance(dcgm, str):
                         _take_over(dcgm, self.watched)
                     elif not isinstance(gpm, GpmReader):
                         self.watched.absent.update(dict.fromkeys(GPM_METRICS, f"{gpm}; {dcgm}"))
@@ -174,9 +183,15 @@ class TelemetrySampler:
             self._ready.set()
 
     @contextmanager
-    def _in_place_of(self, gpm: GpmReader | str, board: Board) -> Iterator[DcgmReader | str]:
+    def _in_place_of(
+        self, gpm: GpmReader | str, board: Board, nvml: Any
+    ) -> Iterator[DcgmReader | ScrapeReader | str]:
         """DCGM's reader where there is no GPM; or why there is none either."""
-        if isinstance(gpm, GpmReader) or board.is_slice:
+        if self._dcgm and self._dcgm_url and not isinstance(gpm, GpmReader):
+            place = Place(str(nvml.nvmlDeviceGetUUID(board.gpu)), board.instance)
+            with scrape_reader(self._dcgm_url, place) as scraped:
+                yield scraped
+        elif isinstance(gpm, GpmReader) or board.is_slice:
             yield "DCGM does not tell of slices"
         elif not self._dcgm:
             yield "DCGM is asked where a limit on a counter needs it"
@@ -185,7 +200,7 @@ class TelemetrySampler:
                 yield dcgm
 
 
-def _take_over(dcgm: DcgmReader, watched: Watched) -> None:
+def _take_over(dcgm: DcgmReader | ScrapeReader, watched: Watched) -> None:
     """What DCGM saw of the window, in place of GPM's."""
     series = dcgm.window(watched.begin_ns, watched.end_ns or time.time_ns())
     watched.series |= series
@@ -194,7 +209,7 @@ def _take_over(dcgm: DcgmReader, watched: Watched) -> None:
         if name in series:
             watched.absent.pop(name, None)
         else:
-            watched.absent[name] = "DCGM gave no value in the window"
+            watched.absent[name] = dcgm.why_none()
 
 
 class _Loop:

@@ -117,6 +117,22 @@ ret nvmlDeviceGetHandleByUUID(const char *uuid, device *found) {
     else return NOT_FOUND;
     return OK;
 }
+ret nvmlDeviceGetCount_v2(unsigned *count) {
+    *count = (unsigned)fixed("count", 1);
+    return called("nvmlDeviceGetCount_v2");
+}
+ret nvmlDeviceGetHandleByIndex_v2(unsigned index, device *found) {
+    *found = &gpu_handle;
+    return index ? NOT_FOUND : called("nvmlDeviceGetHandleByIndex_v2");
+}
+ret nvmlDeviceGetUUID(device d, char *text, unsigned size) {
+    snprintf(text, size, "%s", d == &slice_handle ? "MIG-7" : "GPU-1");
+    return called("nvmlDeviceGetUUID");
+}
+ret nvmlDeviceGetName(device d, char *text, unsigned size) {
+    snprintf(text, size, "%s", d ? "Made-up \"GPU\"" : "");
+    return called("nvmlDeviceGetName");
+}
 ret nvmlDeviceGetDeviceHandleFromMigDeviceHandle(device slice, device *gpu) {
     if (slice != &slice_handle) return INVALID;
     *gpu = &gpu_handle;

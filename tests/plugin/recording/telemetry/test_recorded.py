@@ -65,9 +65,13 @@ def gpu(monkeypatch: pytest.MonkeyPatch) -> torch.device:
     return torch.device("cuda", 0)
 
 
-def recorded(gpu: torch.device, path: Path, counters_s: float) -> LiveBlock:
+def recorded(
+    gpu: torch.device, path: Path, counters_s: float, dcgm_url: str | None = None
+) -> LiveBlock:
     """The live block as the trace has it, of a step of 10 ms."""
-    options = Options(warmup_s=0.01, max_time_s=0.1, steps=2, counters_s=counters_s)
+    options = Options(
+        warmup_s=0.01, max_time_s=0.1, steps=2, counters_s=counters_s, dcgm_url=dcgm_url
+    )
     done = record(lambda: time.sleep(STEP_S), device=gpu, trace_path=path, options=options)
     return parse_live_block(read_trace(done.trace_path).metadata["gpuperf"])
 
