@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -14,12 +15,15 @@ from pytest_gpuperf.ranks.elastic import BOOT
 from pytest_gpuperf.ranks.files import RankFiles, read_json, tail, write_json
 from pytest_gpuperf.ranks.lifeline import kill_group
 from pytest_gpuperf.ranks.outcome import RankOutcome
+from pytest_gpuperf.ranks.progress import read_progress
 from pytest_gpuperf.ranks.supervisor import AGENT, OUTCOMES
 from pytest_gpuperf.ranks.target import Target
+from pytest_gpuperf.recording.watching import tell_of_ranks, watched
 
 _OVERTIME_S = 20.0
 """What the supervisor may take beyond the time limit, to gather stacks and to clean up."""
 _CANCEL_S = 10.0
+_LOOK_S = 0.5
 
 
 class LaunchError(RuntimeError):
@@ -103,7 +107,7 @@ def launch(
         )
     try:
         started(process.pid)
-        process.wait(timeout_s + _OVERTIME_S)
+        _wait(process, timeout_s + _OVERTIME_S, RankFiles.of(workdir, 0).progress, world_size)
     except subprocess.TimeoutExpired:
         raise LaunchError("the process that supervises the ranks does not answer") from None
     finally:
@@ -115,6 +119,30 @@ def launch(
             f" and no outcome: {tail(said, 2000).strip() or 'it said nothing'}"
         )
     return [RankOutcome.from_json(raw) for raw in outcomes]
+
+
+def _wait(
+    process: subprocess.Popen[bytes], limit_s: float, progress: Path, world_size: int
+) -> None:
+    """Wait for the end of `process`, and tell who watches what rank 0 does meanwhile.
+
+    Raises
+    ------
+    subprocess.TimeoutExpired
+        It has not ended after `limit_s`.
+    """
+    if not watched():
+        process.wait(limit_s)
+        return
+    begin = time.monotonic()
+    while (spent_s := time.monotonic() - begin) < limit_s:
+        with suppress(subprocess.TimeoutExpired):
+            process.wait(min(_LOOK_S, limit_s - spent_s))
+            return
+        stage, _, done = read_progress(progress)
+        ranks = "1 rank" if world_size == 1 else f"{world_size} ranks"
+        tell_of_ranks(f"{ranks} {stage or 'starting'}", done, spent_s, limit_s - _OVERTIME_S)
+    raise subprocess.TimeoutExpired(process.args, limit_s)
 
 
 def _end(process: subprocess.Popen[bytes], workdir: Path, world_size: int) -> None:

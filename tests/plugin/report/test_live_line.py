@@ -8,12 +8,20 @@ import pty
 import re
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
 
-from pytest_gpuperf.recording.watching import Seen, tell, watched_by
+from pytest_gpuperf.ranks import RankContext, State, Target, launch
+from pytest_gpuperf.recording.watching import Seen, tell, tell_of_ranks, watched_by
 from pytest_gpuperf.report.live_line import LiveLine, progress_text
+
+
+def slowly(context: RankContext, payload: object) -> int:
+    """What the ranks of a launch do here."""
+    time.sleep(1.5)
+    return context.rank
 
 
 def test_who_watches_is_told_the_best_so_far() -> None:
@@ -24,6 +32,26 @@ def test_who_watches_is_told_the_best_so_far() -> None:
     tell([1.0], 0.5, 2.0)
     assert seen == [Seen(3, 0.5, 2.0, 1.0)]
     assert progress_text(seen[0]) == "3 samples, best 1.000 µs, 0.5 s of at most 2.0 s"
+
+
+def test_of_ranks_what_they_do_is_told() -> None:
+    seen: list[Seen] = []
+    with watched_by(seen.append):
+        tell_of_ranks("2 ranks sampling", 40, 1.25, 60.0)
+        tell_of_ranks("2 ranks starting", 0, 0.5, 60.0)
+    assert [progress_text(s) for s in seen] == [
+        "2 ranks sampling, 40 calls, 1.2 s of at most 60.0 s",
+        "2 ranks starting, 0.5 s of at most 60.0 s",
+    ]
+
+
+def test_a_launch_tells_who_watches_what_rank_0_does(tmp_path: Path) -> None:
+    seen: list[Seen] = []
+    with watched_by(seen.append):
+        outcomes = launch(Target.of(slowly), 2, payload={}, timeout_s=60, workdir=tmp_path)
+    assert all(o.state is State.DONE for o in outcomes)
+    assert seen
+    assert all(s.what.startswith("2 ranks ") and s.limit_s == 60 for s in seen)
 
 
 def test_the_line_puts_the_cursor_back_and_goes_away() -> None:
