@@ -75,7 +75,11 @@ def _over_time(
         "Each sample" + (f", {timer}" if timer else ""),
         "series",
         {
-            "x": {"label": "sample", "values": packed(np.arange(len(shown)) * every + 1, "u4")},
+            "x": {
+                "label": "sample",
+                "whole": True,
+                "values": packed(np.arange(len(shown)) * every + 1, "u4"),
+            },
             "y": {"label": f"time per step, {symbol}", "factor": factor, "unit": "us"},
             "series": [{"label": "step time", "style": "points", "values": packed(shown)}],
             "marks": list(marks),

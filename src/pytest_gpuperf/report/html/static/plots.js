@@ -67,7 +67,7 @@ function optionsOf(spec, width) {
       } },
     },
     axes: [
-      { ...axis, label: spec.x.label, labelSize: 18, size: 34, values: (u, splits) => splits.map(shown) },
+      { ...axis, ...(spec.x.whole ? { incrs: [1, 2, 5, 10, 20, 50, 100, 200, 500, 1e3, 2e3, 5e3, 1e4, 1e5, 1e6] } : {}), label: spec.x.label, labelSize: 18, size: 34, values: (u, splits) => splits.map(shown) },
       { ...axis, label: spec.y.label, labelSize: 18, size: 58, values: (u, splits) => splits.map(shown) },
     ],
     series: [
