@@ -22,6 +22,7 @@ _MEMORY_WORDS = re.compile(
     r"out of memory|can(not|'t) allocate memory|not enough memory|bad_alloc|ALLOC_FAILED", re.I
 )
 _LINE = 500
+_FIRST = 300
 _STACK = 16 * 1024
 _VMSTAT = Path("/proc/vmstat")
 
@@ -63,7 +64,8 @@ def why_failed(
             return NOT_RUN, one_line(which + told.removeprefix("gpuperf: ")), ""
         short = kind in _MEMORY_TYPES or bool(_MEMORY_WORDS.search(told))
         at = f" at {cause.error.at}" if cause.error.at else ""
-        line = f"{which}{kind}: {told.partition(chr(10))[0]}{at}"
+        first = told.strip().partition("\n")[0][:_FIRST]
+        line = f"{which}{kind}{': ' if first else ''}{first}{at}"
         return OUT_OF_MEMORY if short else CRASH, one_line(line), cause.error.traceback[-_STACK:]
     line = f"{which}{what_became(cause)}"
     status = CRASH

@@ -98,7 +98,7 @@ def test_each_way_to_fail_is_told_and_the_sweep_goes_on(tmp_path: Path, capsys) 
 
 def test_a_hang_names_where_it_is_stuck(tmp_path: Path) -> None:
     # Whatever the machine's load: the limit is doubled until torch's import is not what takes it.
-    for seconds in (12, 24, 48, 96):
+    for seconds in (8, 16, 32, 64, 128):
         assert _sweep("double", "--axis=size=8", "--axis=fail=hang", f"--timeout={seconds}s") == 1
         (point,) = _result()["results"]
         assert point["status"] == "hang"
@@ -179,17 +179,10 @@ def test_torchrun_may_start_the_ranks() -> None:
     assert point["metrics"]["step_time"]["at"].startswith("rank ")
 
 
-@pytest.mark.parametrize(
-    ("arguments", "told"),
-    [
-        (["no_such", "--axis=size=1"], "no_such"),
-        (["double", "--axis=sise=1"], "called with sise"),
-    ],
-)
-def test_a_function_that_cannot_be_used_ends_it(arguments, told, capsys) -> None:
-    assert _sweep(*arguments) == 2
+def test_a_function_that_cannot_be_used_ends_it(capsys) -> None:
+    assert _sweep("double", "--axis=sise=1") == 2
     error = capsys.readouterr().err
-    assert told in error
+    assert "called with sise" in error
     assert "Traceback" not in error
     assert not Path("r.journal.jsonl").exists()
     assert not Path("r.json").exists()
@@ -209,7 +202,7 @@ def test_a_function_that_cannot_be_used_ends_it(arguments, told, capsys) -> None
         (["--axis=size=1,,2"], "empty value"),
         (["--axis=size=1", "--timeout=0s"], "above 0"),
         (["--axis=size=1", "--timeout=x"], "--timeout"),
-        (["--axis=size=1", "--memory-limit=-1GiB"], "above 0"),
+        (["--axis=size=1", "--memory-limit=-1GiB"], "--memory-limit"),
         (["--axis=size=1", "--items=size*foo"], "foo"),
         (["--axis=size=1", "--heat=size,foo"], "--heat"),
         (["--axis=size=1", "--plot=a.txt"], "ends in"),
@@ -227,26 +220,22 @@ def test_misuse_is_one_line_before_anything_runs(arguments, told, capsys) -> Non
     assert not Path("r.json").exists()
 
 
-def test_the_example_of_the_documentation_runs_and_is_drawn() -> None:
+def test_the_example_of_the_documentation_runs() -> None:
     page = (Path(__file__).parents[3] / "docs" / "how-to" / "sweep.md").read_text()
     code = page.partition("```python step\n")[2].partition("```")[0]
     Path("train.py").write_text(code)
     status = main(
-        ["sweep", "train.py:make_step", *QUICK, "--axis=micro_batch=16,32",
-         "--axis=precision=fp32,bf16", "--items=micro_batch*accumulation",
-         "--axis=accumulation=2", "--plot=sweep.svg"]
+        ["sweep", "train.py:make_step", *QUICK, "--axis=micro_batch=16",
+         "--axis=precision=bf16", "--items=micro_batch*accumulation", "--axis=accumulation=2"]
     )  # fmt: skip
     assert status == 0
     document = _result()
-    assert document["counts"] == {"measured": 4}
+    assert document["counts"] == {"measured": 1}
     assert document["judged_by"] == "throughput"
-    for point in document["results"]:
-        # Two products a layer forward and backward (no gradient of the input is asked for by the
-        # first), 2 FLOP a multiply-add, twice for the accumulation: TFLOPS say the same work.
-        flop = 2 * 2 * point["values"]["micro_batch"] * 64 * 256 * (2 + 3)
-        metrics = point["metrics"]
-        assert metrics["tflops"]["value"] * metrics["step_time"]["value"] * 1e6 == pytest.approx(
-            flop, rel=0.02
-        )
-    drawn = Path("sweep.svg").read_text()
-    assert drawn.rstrip().endswith("</svg>")
+    metrics = document["results"][0]["metrics"]
+    # Of each layer the product forward and the weight's gradient, of the second one the input's
+    # too; 2 FLOP a multiply-add, twice for the accumulation.
+    flop = 2 * 2 * 16 * 64 * 256 * (2 + 3)
+    step_us = metrics["step_time"]["value"]
+    assert metrics["tflops"]["value"] * step_us * 1e6 == pytest.approx(flop, rel=0.02)
+    assert metrics["throughput"]["value"] * step_us / 1e6 == pytest.approx(32, rel=0.02)

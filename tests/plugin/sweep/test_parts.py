@@ -9,11 +9,14 @@ import pytest
 
 from pytest_gpuperf.ranks import RankError, RankOutcome, State
 from pytest_gpuperf.sweep import failure
+from pytest_gpuperf.sweep.child import loaded
 from pytest_gpuperf.sweep.grid import GridError, make_grid, parse_axis, read_axes
 from pytest_gpuperf.sweep.journal import JournalError, SweepJournal, header
 from pytest_gpuperf.sweep.maps import heat_axes, heat_maps
+from pytest_gpuperf.sweep.plot import plot_sweep
 from pytest_gpuperf.sweep.points import PointResult, Settings
 from pytest_gpuperf.sweep.result import Outcome, to_json, verdict
+from pytest_gpuperf.sweep.target import find_target
 
 SETTINGS = Settings("cpu", items=("batch", "2"))
 
@@ -180,6 +183,54 @@ def test_maps_take_the_two_longest_axes_and_say_why_a_cell_is_empty() -> None:
     assert [[c.share for c in row] for row in shown.cells] == [[1, 0.75, None], [0.25, 0, None]]
     assert [c.text for c in shown.cells[0]] == ["1.000 µs", "2.000 µs", "hang"]
     assert shown.cells[1][2].text == "–"
+
+
+@pytest.mark.parametrize("suffix", [".svg", ".png"])
+def test_maps_are_drawn(tmp_path: Path, suffix: str) -> None:
+    pytest.importorskip("matplotlib")
+    grid = make_grid([("a", (1, "$x_y")), ("b", (1, 2, 3)), ("c", (True, False))])
+    times = [1.0, 2.0, None, 4.0, 5.0]
+    results = tuple(
+        _point(i, v, t) for i, (v, t) in enumerate(zip(grid.points(), times, strict=False))
+    )
+    path = plot_sweep(Outcome("f$.py:g", grid, SETTINGS, {}, results), tmp_path / f"p{suffix}")
+    assert path.read_bytes()[:4] in {b"\x89PNG", b"<?xm"}
+    assert [p.name for p in tmp_path.iterdir()] == [f"p{suffix}"]
+    if suffix == ".svg":
+        # The words of a cell are drawn as outlines, with the text beside them as a comment.
+        assert "<!-- hang -->" in path.read_text()
+
+
+def test_nothing_measured_is_no_picture(tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    grid = make_grid([("a", (1, 2)), ("b", (1, 2))])
+    with pytest.raises(GridError, match="no heat map"):
+        plot_sweep(Outcome("s", grid, SETTINGS, {}, ()), tmp_path / "p.svg")
+
+
+@pytest.mark.parametrize(
+    ("name", "values", "told"),
+    [
+        ("no_such", {}, "no_such"),
+        ("NUMBER", {}, "is a int, no function"),
+        ("f", {"b": 1}, "called with b"),
+        ("f", {"a": 1, "rank": 0}, "called with a, rank"),
+    ],
+)
+def test_a_function_that_cannot_be_called_says_why(tmp_path, name, values, told) -> None:
+    path = tmp_path / f"sweep_functions_{name}.py"
+    path.write_text("NUMBER = 3\ndef f(a, c=1): return int\n")
+    function, why = loaded(find_target(f"{path}:{name}").to_json(), values)
+    assert function is None
+    assert told in why
+
+
+@pytest.mark.parametrize(
+    "text", ["", "f", "no.py:f", "f.py:", ":f", "os:a b", "no_module_x:f", "sys:f"]
+)
+def test_a_function_that_is_nowhere_is_refused(text: str) -> None:
+    with pytest.raises(GridError):
+        find_target(text)
 
 
 def test_items_are_a_product_of_axes_and_numbers() -> None:
