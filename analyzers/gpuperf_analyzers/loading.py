@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
 NEWEST = 1
 """The newest schema that is read."""
+LARGEST = 512 << 20
+"""Bytes of a report that is read."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -67,16 +69,22 @@ def load_report(path: str | os.PathLike[str]) -> LoadedReport:
     if target.is_dir():
         target /= "report.json"
     try:
-        document = json.loads(target.read_bytes())
-    except ValueError as error:
-        raise ValueError(f"{target}: is no JSON: {error}") from None
+        with target.open("rb") as file:
+            content = file.read(LARGEST + 1)
+        # What is cut at the most that is read is no JSON any more.
+        document = json.loads(content[:LARGEST])
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"{target}: is no JSON report: {error}") from None
     known = isinstance(document, dict) and "kind" not in document  # a sweep's result has one
     if not known or not isinstance(document.get("results"), list):
         raise ValueError(f"{target}: is no report of pytest-gpuperf: it has no results")
     schema = document.get("schema")
     if not isinstance(schema, int) or schema > NEWEST:
         raise ValueError(f"{target}: has schema {schema}, newer than {NEWEST}: update gpuperf")
-    return tabled(document)
+    try:
+        return tabled(document)
+    except (AttributeError, TypeError, ValueError, OverflowError) as error:
+        raise ValueError(f"{target}: is damaged: {error}".splitlines()[0]) from None
 
 
 def tabled(document: Mapping[str, Any]) -> LoadedReport:

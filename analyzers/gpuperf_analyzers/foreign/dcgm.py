@@ -75,7 +75,7 @@ def is_blank(value: float) -> bool:
     A large counter of bytes or mJ is below the first and far above the second: the int32 blanks
     are the 16 numbers below 2**31 alone.
     """
-    if not math.isfinite(value) or value >= _BLANK_INT64:
+    if not math.isfinite(value) or abs(value) >= _BLANK_INT64:
         return True
     return _BLANK_INT32 <= value < 2.0**31 or _BLANK_FP64 <= value < _BLANK_FP64 + 4
 

@@ -13,6 +13,8 @@ LARGEST = 256 << 20
 """Bytes of text that are read of one file (256 MiB): logs of days are smaller."""
 LONGEST_LINE = 1 << 20
 """Characters of one line that are looked at."""
+MOST = 1e30
+"""No counter of a device is larger; sums of what is smaller stay finite."""
 _HEAD = 64 << 10
 _GZIP = b"\x1f\x8b"
 _BOMS = {b"\xef\xbb\xbf": "utf-8", b"\xff\xfe": "utf-16", b"\xfe\xff": "utf-16"}
@@ -79,13 +81,13 @@ def _decoded(raw: bytes) -> str:
 
 
 def number(text: str | None) -> float | None:
-    """The finite number at the begin of `text` (``71.15 W`` → 71.15); None where there is none.
+    """The number at the begin of `text` (``71.15 W`` → 71.15); None where there is none.
 
-    ``N/A``, ``[Not Supported]``, ``-`` and the like are no numbers.
+    What is :data:`MOST` or more is none, nor are ``N/A``, ``[Not Supported]``, ``-`` and the like.
     """
     words = (text or "").split()
     try:
         value = float(words[0].rstrip("%")) if words else None
     except ValueError:
         return None
-    return value if value is not None and abs(value) < float("inf") else None
+    return value if value is not None and abs(value) < MOST else None

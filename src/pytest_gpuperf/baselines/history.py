@@ -119,7 +119,7 @@ def read(path: Path) -> History:
                 newer += 1
                 continue
             lines.append(_line(found))
-        except (ValueError, TypeError, KeyError, RecursionError):
+        except (ValueError, TypeError, KeyError, OverflowError, RecursionError):
             skipped += 1
     return History(tuple(lines), skipped, newer)
 

@@ -23,6 +23,10 @@ KEEP = 10
 _SAMPLES = ".samples"
 
 
+LARGEST = 256 << 20
+"""Bytes of a file of baselines that is read."""
+
+
 @dataclass(frozen=True, slots=True)
 class EnvironmentFile:
     """One file: where it is, its key, its baselines by name."""
@@ -160,11 +164,16 @@ def read_file(path: Path) -> EnvironmentFile | None:
         It cannot be read, or is not what it should be.
     """
     try:
-        content = path.read_bytes()
+        with path.open("rb") as file:
+            content = file.read(LARGEST + 1)
     except FileNotFoundError:
         return None
     except OSError as error:
         raise BaselineError(f"gpuperf: {path}: {error.strerror or error}") from None
+    if len(content) > LARGEST:
+        raise BaselineError(
+            f"gpuperf: {path}: is larger than {LARGEST >> 20} MiB: gpuperf baseline prune"
+        )
     key, baselines = loads(content, path)
     return EnvironmentFile(path, key, baselines)
 
