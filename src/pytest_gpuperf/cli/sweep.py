@@ -7,7 +7,7 @@ import json
 import shlex
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -113,9 +113,21 @@ def _sweep(args: argparse.Namespace) -> int:
         except ValueError as error:
             raise GridError(str(error)) from None
     _writable(_result_path(args))
+    if args.scheduler:
+        _quiet_dask()
     with _told(len(request.grid)) as seen:
         outcome = sweep(request, device, seen=seen, said=complain)
     return _tell(outcome, args, request, heat)
+
+
+def _quiet_dask() -> None:
+    """What Dask's client logs, tracebacks too, is told in one line by us."""
+    import logging
+
+    with suppress(ImportError):
+        import distributed  # noqa: F401 - importing it sets its loggers up
+
+        logging.getLogger("distributed.client").setLevel(logging.CRITICAL + 1)
 
 
 def _request(args: argparse.Namespace) -> Request:
@@ -276,7 +288,10 @@ def _tell(
         print_sweep(outcome, heat)
     (sys.stderr if args.json else sys.stdout).write(written + "\n")
     if outcome.stopped:
-        return _INTERRUPTED
+        if outcome.stopped == "interrupted":
+            return _INTERRUPTED
+        complain(outcome.stopped)
+        return USAGE
     return 0 if outcome.counts().get(MEASURED) else _NOTHING
 
 

@@ -15,12 +15,14 @@ from gpuperf_analyzers.trace.cluster import connected
 from pytest_gpuperf.sweep.points import PointResult, RefusedError
 
 Run = Callable[..., PointResult]
-_END_S = 20.0
-"""How long workers may take to end what runs when a sweep is interrupted."""
 _running: dict[str, set[int]] = {}
 """On a worker: ids of the processes above the points that run, by sweep."""
 _ended: set[str] = set()
 _guard = threading.Lock()
+
+
+class SchedulerLostError(Exception):
+    """The scheduler went away while points were out: one line."""
 
 
 def over_workers(
@@ -37,26 +39,31 @@ def over_workers(
         Dask is not installed, or the scheduler does not answer.
     RefusedError
         A worker cannot use the function.
+    SchedulerLostError
+        The scheduler went away.
     """
     sweep = uuid4().hex
     with connected(scheduler) as client:
         import distributed
 
         as_completed: Callable[..., Any] = distributed.as_completed  # Dask has no annotations
+        # In the order of the grid, which the keys alone would not keep.
         futures = {
-            client.submit(_on_worker, run, sweep, index, values, pure=False): index
+            client.submit(_on_worker, run, sweep, index, values, pure=False, priority=-index): index
             for index, values in todo
         }
         done = False
         try:
             for future in as_completed(list(futures)):
                 index = futures.pop(future)  # the last reference: the cluster lets it go
+                if future.cancelled():  # not by us
+                    raise SchedulerLostError("the Dask scheduler went away")
                 yield index, _outcome(future)
             done = True
         finally:
             if not done:
-                client.cancel(list(futures))
-                with suppress(Exception):  # a worker that is gone has nothing to end
+                with suppress(Exception):  # who is gone has nothing to end
+                    client.cancel(list(futures))
                     client.run(_end, sweep, on_error="ignore")
 
 

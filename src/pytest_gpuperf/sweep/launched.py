@@ -13,7 +13,8 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -28,11 +29,12 @@ OVERTIME_S = 60.0
 """How much longer than the ranks the launcher may take: they tell themselves who hangs."""
 
 
-def run_launcher(_context: RankContext, payload: Mapping[str, Any]) -> dict[str, Any]:
+def run_launcher(context: RankContext, payload: Mapping[str, Any]) -> dict[str, Any]:
     """The fields of the point's result, as rank 0 of the launcher's ranks told them."""
     world_size = str(payload["request"]["world_size"])
     command = [part.replace("{world_size}", world_size) for part in payload["command"]]
-    text = base64.b64encode(json.dumps(payload["request"]).encode()).decode()
+    request = {**payload["request"], "workdir": str(context.workdir)}
+    text = base64.b64encode(json.dumps(request).encode()).decode()
     try:
         ended = subprocess.run(
             [*command, sys.executable, "-m", __name__, text],
@@ -85,7 +87,7 @@ def _found(request: Mapping[str, Any]) -> dict[str, Any]:
     if make_step is None:
         return {REFUSED: one_line(why)}
     kills = oom_kills()
-    with tempfile.TemporaryDirectory(prefix="gpuperf-point-", ignore_cleanup_errors=True) as folder:
+    with _folder(request["workdir"]) as folder:
         try:
             outcome = measure_ddp(
                 partial(make_step, **values),
@@ -93,7 +95,7 @@ def _found(request: Mapping[str, Any]) -> dict[str, Any]:
                 backend=request["backend"],
                 options=Options(**request["options"]),
                 device=request["device"],
-                trace_dir=Path(folder),
+                trace_dir=folder / "traces",  # stacks of ranks that hang go beside it
                 stem="point",
                 timeout_s=request["timeout_s"],
             )
@@ -107,6 +109,16 @@ def _found(request: Mapping[str, Any]) -> dict[str, Any]:
         if not outcome.reporter:
             return {}
         return {**numbers(outcome.trace_paths), "notes": list(outcome.notes)}
+
+
+@contextmanager
+def _folder(workdir: str) -> Iterator[Path]:
+    """A folder of this rank; on the sweep's machine in one that goes even if the rank is killed."""
+    parent = workdir if os.access(workdir, os.W_OK) else None
+    with tempfile.TemporaryDirectory(
+        prefix="gpuperf-point-", dir=parent, ignore_cleanup_errors=True
+    ) as name:
+        yield Path(name)
 
 
 if __name__ == "__main__":

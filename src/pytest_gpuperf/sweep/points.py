@@ -172,9 +172,9 @@ def run_point(
         )
     begin = perf_counter()
     point = PointResult(index, values, CRASH, host=socket.gethostname())
-    with _one_at_a_time, _folder() as folder:
+    with _one_at_a_time:
         try:
-            found = _measured(target, values, settings, folder, started)
+            found = _measured(target, values, settings, started)
         except LaunchError as error:
             found = {"detail": one_line(str(error))}
     return PointResult(**{**point.to_json(), **found, "took_s": perf_counter() - begin})
@@ -184,7 +184,6 @@ def _measured(
     target: Target,
     values: dict[str, Any],
     settings: Settings,
-    folder: Path,
     started: Callable[[int], None],
 ) -> dict[str, Any]:
     """Fields of the point's result."""
@@ -195,24 +194,38 @@ def _measured(
     world_size = int(values.get(WORLD_SIZE, 1))
     kills = oom_kills()
     if settings.launcher:
-        return _by_launcher(target, values, settings, folder, started)
+        with _folder() as folder:
+            return _by_launcher(target, values, settings, folder, started)
     try:
         device = resolve_device(settings.device)
         plan = plan_ranks(settings.backend, str(device), world_size)
         if plan.device_type != device.type:  # its time would stand among those of GPUs
             return {"status": NOT_RUN, "detail": one_line("; ".join(plan.notes))}
-        with device_lock(rank_devices(device, world_size)):
+        # The folder comes last: a process that waits for the device may be killed meanwhile.
+        with device_lock(rank_devices(device, world_size)), _folder() as folder:
             outcomes = _launched(target, values, settings, folder, plan, started)
+            return _judged(outcomes, plan, settings, kills)
     except (RecordingError, ValueError) as error:
         return {"status": NOT_RUN, "detail": one_line(str(error).removeprefix("gpuperf.ddp: "))}
+
+
+def _judged(
+    outcomes: list[RankOutcome], plan: Plan, settings: Settings, kills: int | None
+) -> dict[str, Any]:
+    """Fields of the result of a point whose ranks have ended."""
+    from gpuperf_analyzers.trace.model import TraceError
+
     refused = next((o.value[REFUSED] for o in outcomes if REFUSED in (o.value or {})), None)
     if refused is not None:
         raise RefusedError(one_line(refused))
     if any(o.state is not State.DONE for o in outcomes):
         status, detail, stack = why_failed(outcomes, settings.timeout_s, kills)
         return {"status": status, "detail": detail, "stack": stack}
-    return {**numbers([Path(o.value["trace"]) for o in outcomes]),
-            "notes": [*plan.notes, *outcomes[0].value["notes"]]}  # fmt: skip
+    try:
+        found = numbers([Path(o.value["trace"]) for o in outcomes])
+    except TraceError as error:
+        return {"detail": one_line(f"its trace cannot be read: {error}")}
+    return {**found, "notes": [*plan.notes, *outcomes[0].value["notes"]]}
 
 
 def _by_launcher(

@@ -33,7 +33,7 @@ class Outcome:
     results
         The points that are done, in the order of the grid.
     stopped
-        ``interrupted`` where Ctrl-C ended it; "" where it came to its end.
+        ``interrupted`` where Ctrl-C ended it, or what else did; "" where it came to its end.
     replayed
         Points that were done by earlier runs of it.
     """

@@ -105,7 +105,7 @@ def sweep(
             said(f"an unfinished sweep was there: moved to {aside} (--resume continues one)")
     points = request.grid.points()
     todo = [(i, values) for i, values in enumerate(points) if i not in journal.results]
-    stopped = ""
+    stopped, lost = "", _lost(request)
     run = _here if request.scheduler is None else _on_cluster
     try:
         with closing(run(request, sha256, todo)) as results:
@@ -114,6 +114,8 @@ def sweep(
                 seen(result, len(journal.results))
     except KeyboardInterrupt:
         stopped = "interrupted"
+    except lost as error:
+        stopped = str(error)
     except RefusedError as error:
         nothing = not journal.results
         journal.close(finished=nothing)  # a journal without a point is of no use
@@ -126,6 +128,15 @@ def sweep(
         results=tuple(journal.results[i] for i in sorted(journal.results)), stopped=stopped,
         replayed=journal.replayed,
     )  # fmt: skip
+
+
+def _lost(request: Request) -> tuple[type[Exception], ...]:
+    """What says that the scheduler went away, where there is one."""
+    if request.scheduler is None:
+        return ()
+    from pytest_gpuperf.sweep.cluster import SchedulerLostError
+
+    return (SchedulerLostError,)
 
 
 def _here(request: Request, sha256: str, todo: Todo) -> Generator[PointResult, None, None]:

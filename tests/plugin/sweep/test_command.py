@@ -125,6 +125,7 @@ def test_killed_in_the_middle_and_resumed_nothing_is_lost_or_doubled(tmp_path: P
         process.kill()
         process.wait()
     _until(lambda: not _left(tmp_path / "gpuperf-point"))
+    _until(lambda: not list(tmp_path.glob("gpuperf-point-*")))
     assert len(before) == 2
     assert json.loads(before[1])["values"] == {"size": 4, "log": str(log)}
     with journal.open("a") as file:
