@@ -117,12 +117,11 @@ def sweep(
     except lost as error:
         stopped = str(error)
     except RefusedError as error:
-        nothing = not journal.results
-        journal.close(finished=nothing)  # a journal without a point is of no use
         raise SweepError(str(error)) from None
     finally:
-        # Finished only once its result is kept: until then it can be resumed.
-        journal.close(finished=False)
+        # Finished only once its result is kept: until then it can be resumed. One without a point
+        # that an error ended is of no use.
+        journal.close(finished=not stopped and not journal.results)
     return Outcome(
         step=request.step, grid=request.grid, settings=request.settings, environment=here,
         results=tuple(journal.results[i] for i in sorted(journal.results)), stopped=stopped,
