@@ -108,7 +108,8 @@ def _found(request: Mapping[str, Any]) -> dict[str, Any]:
             return {"status": NOT_RUN, "detail": one_line(str(error))}
         if not outcome.reporter:
             return {}
-        return {**numbers(outcome.trace_paths), "notes": list(outcome.notes)}
+        measured = numbers(outcome.trace_paths)
+        return {**measured, "notes": list(dict.fromkeys([*outcome.notes, *measured["notes"]]))}
 
 
 @contextmanager

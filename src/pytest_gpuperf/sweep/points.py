@@ -225,7 +225,8 @@ def _judged(
         found = numbers([Path(o.value["trace"]) for o in outcomes])
     except TraceError as error:
         return {"detail": one_line(f"its trace cannot be read: {error}")}
-    return {**found, "notes": [*plan.notes, *outcomes[0].value["notes"]]}
+    notes = dict.fromkeys([*plan.notes, *outcomes[0].value["notes"], *found["notes"]])
+    return {**found, "notes": list(notes)}
 
 
 def _by_launcher(
@@ -327,6 +328,7 @@ def numbers(traces: Sequence[Path]) -> dict[str, Any]:
         "metrics": metrics,
         "device": found.device_name,
         "environment": {} if block is None else dict(block.environment),
+        "notes": [] if block is None else list(block.notes),
     }
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 from typing import TYPE_CHECKING, Any
 
 from gpuperf_analyzers.display import show, show_interval
@@ -17,7 +18,9 @@ if TYPE_CHECKING:
 
 _MOST_ROWS = 200
 _MOST_MAPS = 12
+_NAME_WIDTH = 20
 _MOST_REASONS = 20
+_MOST_CONDITIONS = 8
 _SHADES = ("on grey15", "on blue", "on dark_green", "on green4", "on green3")
 _TITLES = {
     "step_time": "step time",
@@ -54,7 +57,7 @@ def _print(console: Console, outcome: Outcome, heat: tuple[str, ...]) -> None:
     counts = ", ".join(f"{n} {status}" for status, n in sorted(outcome.counts().items()))
     left = len(outcome.grid) - len(outcome.results)
     emit(console, words((counts or "no point is done") + (f", {left} left" if left else "")))
-    for line in (*_absent(outcome), *outcome.notes()):
+    for line in (*_absent(outcome), *outcome.notes(), *_conditions(outcome)):
         emit(console, words(line))
 
 
@@ -65,6 +68,8 @@ def _points(console: Console, outcome: Outcome) -> None:
     metrics = [m for m in _TITLES if any(r.number(m) is not None for r in outcome.results)]
     shown = table(*outcome.grid.axes, *(t for m in metrics for t in _heads(m)), "",
                   numbers=0)  # fmt: skip
+    for column, name in zip(shown.columns, outcome.grid.axes, strict=False):
+        column.min_width = min(len(name), _NAME_WIDTH)
     for column in shown.columns[len(outcome.grid.axes) : -1]:
         column.justify, column.no_wrap = "right", True
     for result in outcome.results[:_MOST_ROWS]:
@@ -129,6 +134,18 @@ def _map(console: Console, one: HeatMap) -> None:
             cells.append(words(cell.text, "dim" if cell.text == "–" else shade))
         shown.add_row(words(label), *cells)
     emit(console, shown)
+
+
+def _conditions(outcome: Outcome) -> list[str]:
+    """The conditions of points, and how many have each; figures in them are of the first."""
+    points: dict[str, list[str]] = {}
+    for result in outcome.results:
+        for kind, note in {re.sub(r"[\d.,]+", "#", n): n for n in result.notes}.items():
+            points.setdefault(kind, []).append(note)
+    return [
+        f"{len(notes)} of {len(outcome.results)} points: {notes[0]}"
+        for notes in list(points.values())[:_MOST_CONDITIONS]
+    ]
 
 
 def _absent(outcome: Outcome) -> list[str]:
