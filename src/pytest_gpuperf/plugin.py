@@ -327,7 +327,7 @@ def gpuperf_device(request: pytest.FixtureRequest) -> torch.device:
 
 
 @pytest.fixture
-def gpuperf_mamf(request: pytest.FixtureRequest, gpuperf_device: torch.device) -> Mamf:
+def gpuperf_mamf(gpuperf_device: torch.device) -> Mamf:
     """The measured maximum matmul FLOPS of this device: ``gpuperf_mamf("bf16").tflops``.
 
     Read from what ``gpuperf mamf`` kept; where it kept nothing the test is skipped, UNMEASURED,

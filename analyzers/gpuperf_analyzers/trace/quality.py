@@ -23,9 +23,15 @@ from gpuperf_analyzers.trace.steps import host_steps, steps
 
 LIVE_SAMPLED = frozenset(
     {
-        "step_time", "step_time_p99", "throughput", "tflops", "mfu", "hfu", "mamf_share",
+        "step_time",
+        "step_time_p99",
+        "throughput",
+        "tflops",
+        "mfu",
+        "hfu",
+        "mamf_share",
         "peak_memory",
-    }  # fmt: skip
+    }
 )
 """Metrics that a live run takes with the profiler off: its trace's damage does not touch them."""
 
