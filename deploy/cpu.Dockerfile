@@ -27,6 +27,8 @@ RUN --mount=type=cache,target=/root/.cache/pip --mount=type=bind,from=wheel,sour
 RUN useradd --create-home --uid 10001 gpuperf && install -d -o gpuperf /work
 # Counts of a baseline are those of as many threads; hosted runners have two.
 ENV OMP_NUM_THREADS=2
+# A user that the image does not know (docker run --user) still has a name: torch.compile asks for it.
+ENV USER=gpuperf
 USER 10001
 WORKDIR /work
 CMD ["gpuperf", "doctor"]

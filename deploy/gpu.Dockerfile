@@ -25,6 +25,8 @@ RUN --mount=type=cache,target=/root/.cache/pip --mount=type=bind,from=wheel,sour
     python3 -m pip install -c /tmp/torch.txt "$(echo /wheels/pytest_gpuperf-*.whl)[zstd,prometheus]"
 RUN useradd --create-home --uid 10001 gpuperf
 ENV NVIDIA_VISIBLE_DEVICES=all NVIDIA_DRIVER_CAPABILITIES=compute,utility
+# A user that the image does not know (docker run --user) still has a name: torch.compile asks for it.
+ENV USER=gpuperf
 USER 10001
 WORKDIR /home/gpuperf
 CMD ["gpuperf", "doctor"]
