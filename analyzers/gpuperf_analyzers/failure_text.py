@@ -14,6 +14,8 @@ from gpuperf_analyzers.metrics import BUILTIN, MEMORY_BY_CATEGORY
 
 _CPU_TITLES = {m.name: m.cpu_title for m in BUILTIN if m.cpu_title}
 _HARD = ("FAIL", "INVALID")
+_NOT_COMPARED = frozenset({"NO-BASELINE", "INCOMPARABLE"})
+"""Verdicts that speak of the baseline; where this run's time went explains none of them."""
 
 _LOOK_AT: Mapping[str, str] = {
     "overlap": "which collectives start late or run alone",
@@ -49,7 +51,7 @@ def failure_text(record: Mapping[str, Any]) -> str:
 
     The first part has a line for each limit that fell short; without any it says the first line
     of ``record["failure"]`` or the verdict. What got worse since a baseline is followed by what
-    accounts for it.
+    accounts for it. Where nothing could be compared, why not is all that is said.
     """
     judged: Sequence[Mapping[str, Any]] = record.get("limits") or ()
     short = [j for j in judged if j["verdict"] in _HARD] or [
@@ -60,6 +62,8 @@ def failure_text(record: Mapping[str, Any]) -> str:
         _told(str(record.get("verdict") or ""), str(record.get("failure") or ""))
     ]
     lines += [harmless(line, 300) for line in record.get("explained") or ()]
+    if short and all(j["verdict"] in _NOT_COMPARED for j in short):
+        return "\n".join(lines)
     lines += causes_text((record.get("evidence") or {}).get("memory") or ())
     evidence = evidence_text(record.get("evidence") or {})
     if evidence:

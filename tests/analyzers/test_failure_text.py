@@ -63,6 +63,18 @@ def test_hard_verdicts_come_before_soft_ones_in_a_failure() -> None:
     assert "achieved 0.310" in text
 
 
+def test_what_could_not_be_compared_says_why_and_sends_nobody_to_a_trace() -> None:
+    missing = _judgement(
+        text="exact flops", metric="flops", verdict="NO-BASELINE", value=None, limit=None,
+        reason="no baseline is stored here",
+    )  # fmt: skip
+    evidence = {"compute": 0.5, "idle": 0.5}
+    record = {"limits": [missing], "evidence": evidence, "traces": ["t.json"]}
+    assert failure_text(record) == "NO-BASELINE exact flops: no baseline is stored here"
+    record["limits"] = [missing, _judgement(verdict="AMBIGUOUS")]
+    assert "t.json" in failure_text(record)
+
+
 def test_a_result_without_limits_shows_why_it_failed() -> None:
     text = failure_text({"verdict": "INVALID", "limits": [], "failure": "rank 1 was killed"})
     assert text.splitlines()[0] == "INVALID rank 1 was killed"

@@ -234,7 +234,8 @@ def _judge(
     elif fit.p_pass <= tail:
         verdict, more, reason = Verdict.PASS, False, f"{_runs(fit)}, p {fit.p_pass:.2g}"
     else:
-        reason = f"{_runs(fit)} leave the interval across the limit"
+        leave = "leaves" if len(fit.saved) == 1 else "leave"
+        reason = f"{_runs(fit)} {leave} the interval across the limit"
         if fit.sessions < FEW_RUNS:
             reason += "; so few that most of their spread is assumed, not measured"
     return Decision(

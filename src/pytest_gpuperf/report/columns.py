@@ -33,6 +33,11 @@ _ALWAYS = frozenset({"step_time"})
 EXPENDABLE = tuple(_METRICS[name].title for name in ("kernel_launches", "host_syncs", "throughput"))
 """Titles of the columns that may go where there is no room for all, the first one first."""
 
+LAST_TO_GO = tuple(
+    _METRICS[name].title for name in ("bandwidth", "exposed_comm", "speedup", "overlap", "tflops")
+)
+"""Titles of those that go, one after the other, where that was not enough."""
+
 _SHARES = ("mfu", "hfu")
 SOFT_VERDICTS = ("AMBIGUOUS", "UNMEASURED", "NO-BASELINE", "INCOMPARABLE")
 

@@ -14,6 +14,7 @@ from gpuperf_analyzers.display import harmless
 from gpuperf_analyzers.failure_text import limit_text, together
 from pytest_gpuperf.report.columns import (
     EXPENDABLE,
+    LAST_TO_GO,
     Record,
     Row,
     Table,
@@ -139,7 +140,14 @@ def _fitting(results: Table, width: int) -> tuple[Table, tuple[str, ...]]:
             rest = reduce(without, left_out, results)
             if _width_of_numbers(rest) <= width:
                 return rest, left_out
-    return reduce(without, expendable, results), tuple(expendable)
+    left_out = tuple(expendable)
+    rest = reduce(without, left_out, results)
+    for title in LAST_TO_GO:
+        if _width_of_numbers(rest) <= width:
+            break
+        if title in rest.titles:
+            rest, left_out = without(rest, title), (*left_out, title)
+    return rest, left_out
 
 
 def _columns(results: Table) -> list[tuple[str, int]]:

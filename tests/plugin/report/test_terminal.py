@@ -67,6 +67,27 @@ def test_a_narrow_table_leaves_columns_out_and_breaks_no_number() -> None:
     assert "no room" not in wide
 
 
+def test_where_all_columns_that_may_go_are_gone_more_go_before_a_number_breaks() -> None:
+    crowded = record(
+        verdict="INCOMPARABLE",
+        notes=[f"note {index}" for index in range(12)],
+        values={
+            "step_time": value(68_690.0, "us", (60_690.0, 73_010.0)),
+            "tflops": value(0.0313, "TFLOPS"), "mfu": value(0.298, "fraction"),
+            "speedup": value(3.69, "x"), "overlap": value(0.75, "fraction"),
+            "comm_time": value(39_500.0, "us"), "exposed_comm": value(39_500.0, "us"),
+            "idle": value(0.00299, "fraction"), "kernel_launches": value(1088.0, "count"),
+            "peak_memory": value(16.0 * 2**20, "bytes"),
+        }
+    )  # fmt: skip
+    lines = render([crowded], width=80, colour=False).splitlines()
+    assert max(map(len, lines)) <= 80
+    assert any(line.endswith("note") for line in lines)
+    for shown in ("INCOMPARABLE", "68.69 ms", "0.299%", "16.00 MiB", "3.69x", "75.0%"):
+        assert any(shown in line for line in lines)
+    assert "no room for: kernel launches, exposed comm (the report has them)" in "\n".join(lines)
+
+
 def test_there_is_no_escape_code_where_there_is_no_terminal() -> None:
     hostile = record(test="test_[red]a\x1b[31m\r\n")
     assert "\x1b" not in render([hostile], width=80, colour=False)
