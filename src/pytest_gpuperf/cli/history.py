@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import subprocess
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,20 +14,12 @@ from pytest_gpuperf.cli.inputs import USAGE, complain
 
 if TYPE_CHECKING:
     from gpuperf_analyzers.change_point import Change
-    from pytest_gpuperf.baselines.history import History, Line, SeriesName
+    from pytest_gpuperf.baselines.history import History
+    from pytest_gpuperf.baselines.history_levels import Told
 
 _BARS = "▁▂▃▄▅▆▇█"
 _WIDTH = 40
 _GIT_SECONDS = 10
-
-
-@dataclass(frozen=True, slots=True)
-class Told:
-    """One series: its name, lines, and changes of level."""
-
-    name: SeriesName
-    lines: tuple[Line, ...]
-    changes: tuple[Change, ...]
 
 
 def run(argv: Sequence[str]) -> int:
@@ -54,9 +45,10 @@ def run(argv: Sequence[str]) -> int:
         complain(f"{path}: nothing matches" if history.lines else f"{path}: is empty")
         return USAGE
     if args.json:
+        from pytest_gpuperf.baselines.history_levels import history_json
         from pytest_gpuperf.cli.json_output import print_json
 
-        print_json({"schema": 1, "series": [_json(t) for t in told]})
+        print_json(history_json(told))
     else:
         _print(told, everything=args.all)
     return 0 if args.plot is None else _plot(told, Path(args.plot))
@@ -85,17 +77,15 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _told(history: History, args: argparse.Namespace) -> list[Told]:
-    from gpuperf_analyzers.change_point import changes
     from pytest_gpuperf.baselines.history import series
+    from pytest_gpuperf.baselines.history_levels import levels
 
     found = []
     metrics = [m.replace("-", "_") for m in args.metric]
     for name, lines in series(history):
         if not matches(name[1], args.test) or (metrics and name[3] not in metrics):
             continue
-        values = [line.value for line in lines]
-        exact = all(line.exact for line in lines)
-        found.append(Told(name, lines, changes(values, exact=exact)))
+        found.append(levels(name, lines))
     return found
 
 
@@ -186,32 +176,6 @@ def _git(*arguments: str) -> str:
     except (OSError, subprocess.SubprocessError):
         return ""
     return done.stdout if done.returncode == 0 else ""
-
-
-def _json(told: Told) -> dict[str, Any]:
-    environment, test, name, metric = told.name
-    return {
-        "environment": environment,
-        "test": test,
-        "name": name,
-        "metric": metric,
-        "runs": [
-            {"at": line.at, "commit": line.commit, "value": line.value, "n": line.n}
-            for line in told.lines
-        ],
-        "changes": [
-            {
-                "index": c.index,
-                "before": c.before,
-                "after": c.after,
-                "relative": c.relative,
-                "p": c.p,
-                "commit": told.lines[c.index].commit,
-                "commit_before": told.lines[c.index - 1].commit,
-            }
-            for c in told.changes
-        ],
-    }
 
 
 def _plot(told: Sequence[Told], out: Path) -> int:

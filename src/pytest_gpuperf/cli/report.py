@@ -87,8 +87,8 @@ def _parser() -> argparse.ArgumentParser:
         "paths",
         nargs="*",
         metavar="FILE|DIR",
-        help="a report.json (or the folder of one, such as .gpuperf), JSON of another gpuperf "
-        "command, or traces; two report.json are compared",
+        help="a report.json (or the folder of one, such as .gpuperf), history.jsonl, JSON of another "
+        "gpuperf command, traces, or a file of another tool; two report.json are compared",
     )
     parser.add_argument(
         "-o",

@@ -63,9 +63,16 @@ def report_document(
 
 
 def plain(value: Any) -> Any:
-    """`value` as JSON can hold it: not-finite numbers null, unknown types their text."""
+    """`value` as JSON can hold it: not-finite numbers null, unknown types their text.
+
+    An ``interval`` with a bound that is not finite is none.
+    """
     if isinstance(value, Mapping):
-        return {str(key): plain(item) for key, item in value.items()}
+        found = {str(key): plain(item) for key, item in value.items()}
+        bounds = found.get("interval")
+        if isinstance(bounds, list) and None in bounds:
+            found["interval"] = None
+        return found
     if isinstance(value, (list, tuple, set, frozenset)):
         return [plain(item) for item in value]
     if isinstance(value, float):

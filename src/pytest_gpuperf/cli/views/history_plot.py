@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from gpuperf_analyzers.display import harmless, scale
 
 if TYPE_CHECKING:
-    from pytest_gpuperf.cli.history import Told
+    from pytest_gpuperf.baselines.history_levels import Told
 
 MOST_PANELS = 24
 _KINDS = (".svg", ".png", ".pdf")

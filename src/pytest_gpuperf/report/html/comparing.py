@@ -70,7 +70,7 @@ def comparison_page(
         overview.append(Text(notice, "note"))
     overview += [_overview(old, new, named), *_missing(old, new)]
     return Page(
-        title=f"gpuperf: {words(Path(names[0]).name, 60)} against {words(Path(names[1]).name, 60)}",
+        title=_title(*map(Path, names)),
         created=f"before {words(before.get('created'))}, after {words(after.get('created'))}",
         facts=(
             *((f"before: {k}", v) for k, v in environment_facts(before)),
@@ -80,6 +80,13 @@ def comparison_page(
         subjects=subjects,
         definitions=definitions(BUILTIN),
     )
+
+
+def _title(old: Path, new: Path) -> str:
+    """The two files' names; with their folders where the names are the same."""
+    same = old.name == new.name
+    said = [words(Path(p.parent.name, p.name) if same else p.name, 60) for p in (old, new)]
+    return f"gpuperf: {said[0]} against {said[1]}"
 
 
 def _keyed(document: Mapping[str, Any]) -> dict[Key, Record]:

@@ -16,6 +16,7 @@ from pytest_gpuperf.report.html.blocks import (
     Drawing,
     Section,
     Table,
+    Text,
     number_cell,
     text_cell,
     words,
@@ -28,7 +29,12 @@ _UNITS = {m.name: m.unit for m in BUILTIN}
 
 def history_sections(document: Document) -> Sequence[Section]:
     """Each metric over the runs, with its changes of level drawn in."""
-    return [
+    left = document.get("lines_left_out") or 0
+    said = (
+        f"{left} {'line was' if left == 1 else 'lines were'} left out: torn, or of a newer version."
+    )
+    notes = [Section("The file", (Text((said,), "caution"),))] if left else []
+    return notes + [
         Section(
             words(" ".join(str(s.get(k) or "") for k in ("test", "name", "metric")).strip(), 160),
             (_history(s),),
@@ -65,7 +71,7 @@ def _history(series: Document) -> Drawing:
         at = percent(x(change["index"] - 0.5))
         told = (
             f"level changed from {show(change['before'], unit)} to "
-            f"{show(change['after'], unit)} with {words(change.get('commit'), 12)}"
+            f"{show(change['after'], unit)} with {_short(change.get('commit'))}"
         )
         shapes.append(titled("line", told, class_="m-limit", x1=at, x2=at, y1="0%", y2="100%"))
     for begin, end in pairwise(levels):
@@ -96,7 +102,7 @@ def _history(series: Document) -> Drawing:
         )
     every = max(1, -(-len(runs) // 8))
     marks = [
-        (float(i), words(runs[i].get("commit") or str(i), 7)) for i in range(0, len(runs), every)
+        (float(i), _short(runs[i].get("commit") or str(i), 7)) for i in range(0, len(runs), every)
     ]
     told = "; ".join(_told(change) for change in changes)
     rows = tuple(
@@ -140,4 +146,10 @@ def _history(series: Document) -> Drawing:
 def _told(change: Document) -> str:
     relative = float(change.get("relative") or 0)
     sign = "−" if relative < 0 else "+"
-    return f"{sign}{show(abs(relative), 'fraction')} in {words(change.get('commit'), 12)}"
+    return f"{sign}{show(abs(relative), 'fraction')} in {_short(change.get('commit'))}"
+
+
+def _short(commit: object, letters: int = 12) -> str:
+    """The beginning of a hash, as git shortens it; it stands for the whole and needs no mark."""
+    sha, plus, dirty = str(commit or "").partition("+")
+    return words(f"{sha[:letters]}{plus}{dirty}", 40)

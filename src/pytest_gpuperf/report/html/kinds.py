@@ -8,6 +8,7 @@ from typing import Any
 
 from pytest_gpuperf.report.html.blocks import Section, Subject, words
 from pytest_gpuperf.report.html.estimate_page import estimate_sections
+from pytest_gpuperf.report.html.foreign_page import foreign_sections
 from pytest_gpuperf.report.html.history_page import history_sections
 from pytest_gpuperf.report.html.result_pages import (
     bucket_sections,
@@ -31,6 +32,11 @@ class Kind:
 
 KINDS = (
     Kind("Sweep", frozenset({"kind", "axes", "results"}), sweep_sections),
+    Kind(
+        "File of another tool",
+        frozenset({"kind", "device_type", "parts", "tables", "findings"}),
+        foreign_sections,
+    ),
     Kind("Maximum matmul FLOPS", frozenset({"grid", "shapes", "best", "dtype"}), mamf_sections),
     Kind("History", frozenset({"series"}), history_sections),
     Kind("DDP bucket sizes", frozenset({"rows", "fastest_bucket_cap_mb"}), bucket_sections),

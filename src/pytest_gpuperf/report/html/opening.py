@@ -83,18 +83,56 @@ def document(path: str) -> Mapping[str, Any] | None:
         if given.is_dir():
             return None
         raise InputError(f"{path}: no such file")
-    if not target.is_file() or target.stat().st_size > _LARGEST_RESULT or target.suffix != ".json":
-        return None
+    try:
+        if not target.is_file() or target.stat().st_size > _LARGEST_RESULT:
+            return None
+        if target.suffix == ".jsonl":
+            return _history(target)
+        own = _own(target) if target.suffix == ".json" else None
+    except OSError as error:
+        raise InputError(f"{target}: {error.strerror or error}") from None
+    return _of_another_tool(target) if own is None else own
+
+
+def _own(target: Path) -> Mapping[str, Any] | None:
+    """What this project wrote; None where the JSON is something else."""
     try:
         loaded = json.loads(target.read_bytes())
     except (ValueError, RecursionError) as error:
         if target.name == REPORT:
             raise InputError(f"{target}: is no JSON: {error}") from None
         return None
-    except OSError as error:
-        raise InputError(f"{target}: {error.strerror or error}") from None
     # Not finite numbers become null, and half surrogate pairs text.
     return _checked(plain(loaded), target)
+
+
+def _history(target: Path) -> Mapping[str, Any]:
+    """The lines that ``--gpuperf-history`` added, as ``gpuperf history --json`` gives them."""
+    from pytest_gpuperf.baselines.history import read
+    from pytest_gpuperf.baselines.history_levels import whole_history
+
+    found = read(target)
+    if not found.lines:
+        raise InputError(
+            f"{target}: has no line of a history: `pytest --gpuperf-history` adds them"
+        )
+    told: dict[str, Any] = plain(whole_history(found))
+    return told | {"lines_left_out": found.skipped + found.newer}
+
+
+def _of_another_tool(target: Path) -> Mapping[str, Any] | None:
+    """A file that another tool wrote, as ``gpuperf analyze --json`` gives it; None for others."""
+    from gpuperf_analyzers.foreign import ForeignError, kind_of_file, read_foreign
+    from gpuperf_analyzers.registry import load_metrics, plugin_manager
+
+    if not kind_of_file(target):
+        return None
+    try:
+        reading = read_foreign(target)
+    except ForeignError as error:
+        raise InputError(str(error)) from None
+    told: Mapping[str, Any] = plain(reading.to_json(load_metrics(plugin_manager())))
+    return told
 
 
 def _results_of_commands(given: Sequence[tuple[str, Mapping[str, Any]]]) -> Page:

@@ -15,6 +15,7 @@ from plugin.report.html.conftest import Open, follow
 from plugin.report.html.pages import document, records
 from plugin.report.records import record, value
 from pytest_gpuperf.cli import main
+from pytest_gpuperf.report.html import comparing
 from pytest_gpuperf.report.html.comparing import apart
 from pytest_gpuperf.report.html.sections.distribution import distribution
 from pytest_gpuperf.report.html.sections.limits import distance_cell
@@ -116,12 +117,64 @@ def test_what_other_commands_wrote_is_recognised_by_its_fields(
         assert part in text
 
 
+def test_a_history_is_shown_from_its_own_lines(tmp_path: Path, browse: Open) -> None:
+    line = {"v": 1, "at": "2026", "environment": "e", "test": "t.py::a", "name": "", "exact": False,
+            "metric": "step_time", "n": 5}  # fmt: skip
+    path = tmp_path / "history.jsonl"
+    with path.open("w") as out:
+        for i in range(20):
+            value = 100.0 + i % 3 + 50 * (i >= 10)
+            out.write(json.dumps({**line, "commit": f"{i:02d}c0ffee{'0' * 32}", "value": value}))
+            out.write("\n")
+        out.write('{"torn')
+    assert main(["report", str(path), "-o", str(tmp_path / "page.html")]) == 0
+    text = browse(tmp_path / "page.html", "all").find_element("tag name", "main").text
+    assert "step_time over 20 runs" in text
+    assert "1 line was left out: torn, or of a newer version." in text
+    # Levels of 101 and 151: half as much again, since the eleventh line.
+    assert "changes of level: +49.5% in 10c0ffee0000." in text
+
+
+def test_a_history_without_lines_is_said(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "history.jsonl"
+    path.write_text("torn\n")
+    assert main(["report", str(path)]) == 2
+    assert f"{path}: has no line of a history" in capsys.readouterr().err
+
+
+def test_a_file_of_another_tool_is_shown_with_its_tables(tmp_path: Path, browse: Open) -> None:
+    # torch's memory timeline as JSON: times in µs, and bytes of each category at each.
+    sizes = [[0] * 9, [0, 2**20, 0, 0, 0, 0, 0, 0, 2**20], [0, 2**20, 0, 0, 0, 0, 0, 0, 2**21]]
+    text = (
+        browse(page_of(tmp_path, [[0, 5, 9], sizes]), "all").find_element("tag name", "main").text
+    )
+    assert "File of another tool" in text
+    assert "Read from" in text
+    assert "3.000 MiB" in text  # 1 MiB of parameters and 2 MiB of no category at 9 µs
+
+
+def test_bounds_that_are_no_numbers_are_no_interval(tmp_path: Path, browse: Open) -> None:
+    broken = record(traces=[])
+    broken["values"]["step_time"] = value(float("nan"), "us", [float("inf"), float("nan")])
+    text = browse(page_of(tmp_path, document(broken)), "all").find_element("tag name", "main").text
+    assert "nan" not in text.lower()
+
+
 def test_two_reports_are_compared_test_by_test(tmp_path: Path, browse: Open) -> None:
     after = records()
     after[1]["values"]["step_time"] = value(1566.0, "us", [1500.0, 1600.0])
     gone = record(test="old.py::test_gone", traces=[])
     page = page_of(tmp_path, document(*records(), gone), document(*after))
     driver = browse(page)
+    assert driver.title == "gpuperf: 0.json against 1.json"
+    assert comparing._title(Path("a/report.json"), Path("b/report.json")) == (
+        "gpuperf: a/report.json against b/report.json"
+    )
+    # The title of a column of numbers stands over their right edge.
+    head = driver.find_element("css selector", "#overview thead th:nth-child(3)")
+    assert head.value_of_css_property("text-align") == "right"
     rows = driver.find_elements("css selector", "#overview figure:first-of-type tbody tr")
     (row,) = [r.text for r in rows if "test_green" in r.text and "step_time" in r.text]
     # 1566 over 1044 is half as much again, and [1030, 1060] does not meet [1500, 1600].
