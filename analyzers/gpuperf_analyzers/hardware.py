@@ -17,7 +17,10 @@ from gpuperf_analyzers.device_names import longest_prefix
 from gpuperf_analyzers.hookspecs import Peak
 
 if TYPE_CHECKING:
-    from importlib.abc import Traversable
+    if sys.version_info >= (3, 11):  # 3.14 has it here alone
+        from importlib.resources.abc import Traversable
+    else:
+        from importlib.abc import Traversable
 
 if sys.version_info >= (3, 11):
     import tomllib

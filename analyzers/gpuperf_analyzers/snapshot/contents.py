@@ -107,7 +107,8 @@ def live_sites(snapshot: Snapshot, device: int | None = None) -> tuple[LiveSite,
             continue
         for block in segment.blocks:
             if block.state != "free":
-                row = sums[(segment.device, *names[block.stack])]
+                site, made = names[block.stack]
+                row = sums[segment.device, site, made]
                 row[0] += block.size
                 row[1] += 1
     rows = (LiveSite(*key, *found) for key, found in sums.items())
