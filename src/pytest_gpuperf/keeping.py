@@ -161,7 +161,8 @@ def _save(kept: Kept, keeping: Keeping, *, disabled: bool) -> str:
         tests = "1 test that failed" if left == 1 else f"{left} tests that failed"
         more = f"; not of {tests}: `gpuperf baseline update` accepts what they measured"
     if not kept.passed:
-        return f"gpuperf: no baseline is saved: nothing was measured{more}"
+        why = "nothing that passed was measured" if left else "nothing was measured"
+        return f"gpuperf: no baseline is saved: {why}{more}"
     from pytest_gpuperf.baselines.document import BaselineError
     from pytest_gpuperf.baselines.store import Store
 
