@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from gpuperf_analyzers.analysis import (
@@ -118,19 +118,17 @@ def analyze_set(
     config: Config | None = None,
     *,
     told: Callable[[int, int, str], None] | None = None,
+    partial_result: bool = False,
 ) -> SetAnalysis:
     """Every rank analyzed, and the set judged by its worst.
 
     The set may be of one trace: it is that rank then. `told` is called after each rank with how
-    many are done, of how many, and its path.
+    many are done, of how many, and its path. With `partial_result` an interrupt while ranks are
+    analyzed leaves the set of those that were done, the others being in ``failed``.
     """
     config = config or load_config()
-    analyses: list[Analysis] = []
-    for trace in traces.traces:
-        analyses.append(analyze(trace, config))
-        if told is not None:
-            told(len(analyses), len(traces.traces), trace.path)
-    ranks = tuple(analyses)
+    ranks = _each_rank(traces, config, told, partial_result=partial_result)
+    traces = _of_the_first(traces, len(ranks))
     labels = rank_labels(ranks)
     of_ranks = tuple(
         Finding(f.code, f.message, f.count, f.example, f.invalidates, _joined(label, f.at))
@@ -167,6 +165,33 @@ def analyze_set(
         stragglers=late,
         summary=_summary(ranks, labels, late, config),
     )
+
+
+def _each_rank(
+    traces: TraceSet,
+    config: Config,
+    told: Callable[[int, int, str], None] | None,
+    *,
+    partial_result: bool,
+) -> tuple[Analysis, ...]:
+    analyses: list[Analysis] = []
+    try:
+        for trace in traces.traces:
+            analyses.append(analyze(trace, config))
+            if told is not None:
+                told(len(analyses), len(traces.traces), trace.path)
+    except KeyboardInterrupt:
+        if not (partial_result and analyses):
+            raise
+    return tuple(analyses)
+
+
+def _of_the_first(traces: TraceSet, count: int) -> TraceSet:
+    """The set of its first `count` traces; the others failed, for they were not analyzed."""
+    if count == len(traces.traces):
+        return traces
+    left = {t.path: f"{t.path}: not analyzed: interrupted" for t in traces.traces[count:]}
+    return replace(traces, traces=traces.traces[:count], failed={**traces.failed, **left})
 
 
 def slowest_rank(ranks: tuple[Analysis, ...]) -> int:

@@ -22,8 +22,8 @@ from pytest_gpuperf.cli.inputs import (
 from pytest_gpuperf.cli.json_output import print_json
 from pytest_gpuperf.cli.mark import write_marked
 from pytest_gpuperf.cli.nccl_choices import read_choices, told_by_log
+from pytest_gpuperf.cli.partial import analyzed
 from pytest_gpuperf.cli.perfetto import write_perfetto
-from pytest_gpuperf.cli.progress import progress
 from pytest_gpuperf.cli.snapshots import bytes_asked, report, which_are_snapshots
 
 if TYPE_CHECKING:
@@ -73,9 +73,10 @@ def _traces(args: argparse.Namespace) -> int:
         from pytest_gpuperf.cli.span import report_span
 
         return report_span(traces, args.span, as_json=args.json)
-    found = _analyzed(traces, args.nccl_log)
-    if found is None:
+    both = _analyzed(traces, args.nccl_log)
+    if both is None:
         return USAGE
+    traces, found = both
     if args.step not in (None, "all") and not _has_step(found, int(args.step)):
         complain(f"no trace has a step {args.step}: {_steps_in_words(found)}")
         return USAGE
@@ -112,16 +113,15 @@ def _snapshots(
     return report(snapshots, size=args.fit, top=args.top, as_json=args.json)
 
 
-def _analyzed(traces: TraceSet, logs: Sequence[str] | None) -> SetAnalysis | None:
-    """The analysis with what NCCL's `logs` know; None, after a line why, without them."""
-    from gpuperf_analyzers.set_analysis import analyze_set
-
-    choices = None if logs is None else read_choices(logs)
-    if logs is not None and choices is None:
+def _analyzed(traces: TraceSet, logs: Sequence[str] | None) -> tuple[TraceSet, SetAnalysis] | None:
+    """What was analyzed, with what NCCL's `logs` know; None, after a line why, without them."""
+    if logs is None:
+        return analyzed(traces)
+    choices = read_choices(logs)
+    if choices is None:
         return None
-    with progress("analyzing", len(traces.traces)) as told:
-        found = analyze_set(traces, told=told)
-    return found if choices is None else told_by_log(found, choices)
+    traces, found = analyzed(traces)
+    return traces, told_by_log(found, choices)
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pytest_gpuperf.cli.inputs import USAGE, add_reading, complain, read_inputs, reading
-from pytest_gpuperf.cli.progress import progress
+from pytest_gpuperf.cli.partial import analyzed
 
 if TYPE_CHECKING:
     from pytest_gpuperf.report.html.page import Page
@@ -63,10 +63,7 @@ def _page(args: argparse.Namespace) -> Page | None:
     traces = read_inputs(args.paths, **reading(args))
     if traces is None:
         return None
-    from gpuperf_analyzers.set_analysis import analyze_set
-
-    with progress("analyzing", len(traces.traces)) as told:
-        found = analyze_set(traces, config, told=told)
+    traces, found = analyzed(traces, config)
     return page_of_traces(traces, found, config)
 
 
@@ -87,8 +84,8 @@ def _parser() -> argparse.ArgumentParser:
         "paths",
         nargs="*",
         metavar="FILE|DIR",
-        help="a report.json (or the folder of one, such as .gpuperf), history.jsonl, JSON of another "
-        "gpuperf command, traces, or a file of another tool; two report.json are compared",
+        help="a report.json (or the folder of one, such as .gpuperf), history.jsonl, JSON of "
+        "another gpuperf command, traces, or a file of another tool; two report.json are compared",
     )
     parser.add_argument(
         "-o",

@@ -4,11 +4,17 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
+from typing import NoReturn
 
 import pytest
 
+from gpuperf_analyzers import set_analysis
+from gpuperf_analyzers.analysis import Analysis
+from gpuperf_analyzers.config import Config
 from gpuperf_analyzers.trace import read_traces
+from gpuperf_analyzers.trace.model import Trace
 from kineto import KinetoTrace
+from pytest_gpuperf.cli import main
 from pytest_gpuperf.cli.progress import progress
 
 
@@ -38,6 +44,42 @@ def test_an_interrupt_keeps_what_was_read(six: list[str]) -> None:
     assert list(found.failed.values()) == [f"{p}: not read: interrupted" for p in six[3:]]
     with pytest.raises(KeyboardInterrupt):
         read_traces(six, told=interrupted)
+
+
+def test_an_interrupt_keeps_what_was_analyzed(
+    six: list[str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    whole, seen = set_analysis.analyze, []
+
+    def fourth_is_interrupted(trace: Trace, config: Config) -> Analysis:
+        if len(seen) == 3:
+            raise KeyboardInterrupt
+        seen.append(trace.path)
+        return whole(trace, config)
+
+    monkeypatch.setattr(set_analysis, "analyze", fourth_is_interrupted)
+    page = tmp_path / "page.html"
+    # 2, as where files cannot be read: what is told is not of all that was asked for.
+    assert main(["analyze", *six, "--html", str(page)]) == 2
+    assert "gpuperf: interrupted: 3 of 6 ranks are analyzed\n" in capsys.readouterr().err
+    assert "3 ranks" in page.read_text()
+    seen.clear()
+    found = set_analysis.analyze_set(read_traces(six), partial_result=True)
+    assert [r.rank for r in found.ranks] == [0, 1, 2]
+    assert list(found.failed.values()) == [f"{p}: not analyzed: interrupted" for p in six[3:]]
+    seen[:] = six[:3]
+    with pytest.raises(KeyboardInterrupt):
+        set_analysis.analyze_set(read_traces(six))
+    monkeypatch.setattr(set_analysis, "analyze", interrupted)
+    with pytest.raises(KeyboardInterrupt):  # nothing was done that could be kept
+        set_analysis.analyze_set(read_traces(six), partial_result=True)
+
+
+def interrupted(*_: object) -> NoReturn:
+    raise KeyboardInterrupt
 
 
 def test_nobody_is_told_where_nobody_looks(
