@@ -39,7 +39,8 @@ def test_selection_and_the_users_own_options_go_along():
 def test_reports_parallel_runs_and_early_ends_stay_with_the_parent():
     assert arguments(
         "--gpuperf-against=HEAD", "--gpuperf-against", "HEAD", "--gpuperf-json=r.json",
-        "--gpuperf-markdown", "r.md", "--gpuperf-strict", "-x", "--junitxml=j.xml", "-n", "4",
+        "--gpuperf-markdown", "r.md", "--gpuperf-gitlab=g.json", "--gpuperf-prometheus", "r.prom",
+        "--gpuperf-strict", "-x", "--junitxml=j.xml", "-n", "4",
         "-n4", "--maxfail=1", "--cov", "--cov=src", "--gpuperf-pairs", "16", "-v", "tests",
     ) == ("tests",)  # fmt: skip
 

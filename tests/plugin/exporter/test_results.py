@@ -172,3 +172,12 @@ def test_pytest_writes_it(pytester: pytest.Pytester) -> None:
     verdicts = {dict(k[1])["verdict"]: v for k, v in found.items() if k[0] == "gpuperf_verdict"}
     assert verdicts["PASS"] == 1
     assert any(name == "gpuperf_step_time_seconds" for name, _ in found)
+
+
+def test_without_the_library_it_is_said_before_anything_runs(pytester: pytest.Pytester) -> None:
+    done = pytester.runpython_c(
+        "import sys; sys.modules['prometheus_client'] = None\n"
+        "import pytest; raise SystemExit(pytest.main(['--gpuperf-prometheus=a.prom']))"
+    )
+    assert done.ret == 4
+    done.stderr.fnmatch_lines(["*needs prometheus-client: pip install *"])
