@@ -117,9 +117,14 @@ class Store:
                 before = found.baselines.get(name, Baseline())
                 run = _run(before.next_number, several[0])
                 after = before.with_run(run, several, keep=keep, anew=anew)
-                self._write(replace(found, baselines={**found.baselines, name: after}))
-                if samples:
-                    _write_samples(path, name, run.number, several)
+                # Samples first: where there is no room for them, the baseline is as it was.
+                try:
+                    if samples:
+                        _write_samples(path, name, run.number, several)
+                    self._write(replace(found, baselines={**found.baselines, name: after}))
+                except OSError:
+                    _drop_samples(path, name, {r.number for r in before.runs})
+                    raise
                 _drop_samples(path, name, {r.number for r in after.runs})
                 saved.append((path, run.number, len(several)))
         return saved

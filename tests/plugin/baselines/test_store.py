@@ -181,6 +181,20 @@ def test_a_kill_while_saving_leaves_a_whole_file_and_no_lock(tmp_path: Path) -> 
     assert not list(folder.glob(".tmp-gpuperf-*"))
 
 
+def test_a_run_whose_samples_cannot_be_written_is_not_half_saved(tmp_path: Path) -> None:
+    store = _store(tmp_path)
+    store.save([observation()], name="default", samples=False)
+    before = _only_file(tmp_path).read_bytes()
+    in_the_way = _only_file(tmp_path).with_suffix(".samples")
+    in_the_way.write_text("no folder")
+    with pytest.raises(OSError, match="exists"):
+        store.save([observation(samples=(1.0,))], name="default")
+    assert _only_file(tmp_path).read_bytes() == before
+    in_the_way.unlink()
+    ((_, number, _),) = store.save([observation()], name="default")
+    assert number == 2
+
+
 def test_a_full_disk_leaves_the_old_file_and_is_one_error(tmp_path: Path) -> None:
     store = _store(tmp_path)
     store.save([observation()], name="default")
