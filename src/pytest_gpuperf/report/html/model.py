@@ -32,6 +32,13 @@ from pytest_gpuperf.report.html.sections.values import not_measured, values_sect
 
 _ORDER = ("FAIL", "INVALID", "INCOMPARABLE", "NO-BASELINE", "AMBIGUOUS", "UNMEASURED", "PASS")
 
+_IN_DETAIL = 200
+"""Tests that a page shows in full; a page of thousands would open in no browser."""
+
+_ASKED_FIRST = (
+    "device", "driver", "cuda", "hip", "torch", "power_limit", "clocks", "python",
+)  # fmt: skip
+
 Analyzed = Callable[[Record], Sequence[Section]]
 """The sections that the traces of a record give."""
 
@@ -40,8 +47,10 @@ def results_page(document: Mapping[str, Any], analyzed: Analyzed, title: str = "
     """The page of ``report.json``'s content, with what `analyzed` makes of each test's traces."""
     records: Sequence[Record] = document.get("results") or ()
     anchors = unique_anchors([_identity(record) for record in records])
+    whole = set(_worst_first(records)[:_IN_DETAIL])
     subjects = tuple(
-        _subject(record, anchor, analyzed) for record, anchor in zip(records, anchors, strict=True)
+        _subject(record, anchor, analyzed) if i in whole else _verdict_alone(record, anchor)
+        for i, (record, anchor) in enumerate(zip(records, anchors, strict=True))
     )
     found = Counter(str(r.get("verdict") or "not judged") for r in records)
     order = {verdict: index for index, verdict in enumerate(_ORDER)}
@@ -59,17 +68,38 @@ def results_page(document: Mapping[str, Any], analyzed: Analyzed, title: str = "
 def _overview(records: Sequence[Record], anchors: Sequence[str]) -> tuple[Table | Text, ...]:
     if not records:
         return (Text(("No test was measured.",), "note"),)
-    worst = sorted(
-        range(len(records)),
-        key=lambda i: _ORDER.index(v) if (v := str(records[i].get("verdict"))) in _ORDER else 99,
-    )
     rows = tuple(
-        row for i in worst for row in overview_rows(records[i], anchors[i], test_name(records[i]))
+        row
+        for i in _worst_first(records)
+        for row in overview_rows(records[i], anchors[i], test_name(records[i]))
     )
     verdict, *rest = COLUMNS
     table = Table("Results", (verdict, Column("test", text=True), *rest), rows, searchable=True)
     missing = not_measured(records)
     return (table, missing) if missing is not None else (table,)
+
+
+def _worst_first(records: Sequence[Record]) -> list[int]:
+    """Indices of the records, those that failed in front."""
+    ranks = {verdict: index for index, verdict in enumerate(_ORDER)}
+    return sorted(
+        range(len(records)), key=lambda i: ranks.get(str(records[i].get("verdict")), len(ranks))
+    )
+
+
+def _verdict_alone(record: Record, anchor: str) -> Subject:
+    """A test of a large run: its limits, and where the rest is."""
+    said = (
+        f"Samples, values and traces are shown of {_IN_DETAIL} tests of this run, those that "
+        "failed first; of this one they are in report.json."
+    )
+    return Subject(
+        anchor,
+        test_name(record),
+        words(record.get("verdict") or "", 20),
+        _head(record),
+        (limits_section(record), Section("Left out", (Text((said,), "note"),))),
+    )
 
 
 def _subject(record: Record, anchor: str, analyzed: Analyzed) -> Subject:
@@ -79,19 +109,24 @@ def _subject(record: Record, anchor: str, analyzed: Analyzed) -> Subject:
     own = (summary, limits_section(record), samples_section(record), since, *parts_of_trace)
     values = values_section(record.get("values") or {})
     sections = [s for s in own if s is not None]
+    return Subject(
+        anchor,
+        test_name(record),
+        words(record.get("verdict") or "", 20),
+        _head(record),
+        tuple([*sections, values] if values is not None else sections),
+    )
+
+
+def _head(record: Record) -> str:
+    """Device, ranks and number of samples."""
     parts = [words(record.get("device") or "", 80)]
     if (record.get("world_size") or 1) > 1:
         parts.append(f"{record['world_size']} ranks")
     samples = record.get("samples_us") or ()
     if samples:
         parts.append(f"{len(samples)} samples")
-    return Subject(
-        anchor,
-        test_name(record),
-        words(record.get("verdict") or "", 20),
-        ", ".join(p for p in parts if p),
-        tuple([*sections, values] if values is not None else sections),
-    )
+    return ", ".join(p for p in parts if p)
 
 
 def traces_page(found: SetAnalysis, sections: Sequence[Section]) -> Page:
@@ -158,12 +193,28 @@ def unique_anchors(names: Sequence[str]) -> list[str]:
 
 
 def environment_facts(document: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
-    """What the run was made in, in the order that a reader asks for it."""
-    environment = dict(document.get("environment") or {})
+    """What the run was made in, in the order that a reader asks for it.
+
+    Where the results of one run were made in different places (some on a CPU, some on a GPU), a
+    fact has each value that one of them had.
+    """
+    records = document.get("results")
+    places = [document, *(records if isinstance(records, (list, tuple)) else ())]
+    known: dict[str, dict[str, None]] = {}
+    for place in places:
+        found = place.get("environment") if isinstance(place, Mapping) else None
+        for name, value in (found if isinstance(found, Mapping) else {}).items():
+            known.setdefault(str(name), {})[words(value, 200)] = None
     commit = document.get("commit") or {}
-    first = ("device", "driver", "cuda", "torch", "python")
-    ordered = [*(k for k in first if k in environment), *(k for k in environment if k not in first)]
-    facts = [(words(k, 40), words(environment[k], 200)) for k in ordered if k != "commit"]
+    ordered = [
+        *(k for k in _ASKED_FIRST if k in known),
+        *(k for k in known if k not in _ASKED_FIRST),
+    ]
+    facts = [
+        (words(k.replace("_", " "), 40), words("; ".join(known[k]), 600))
+        for k in ordered
+        if k != "commit"
+    ]
     if commit.get("sha"):
         dirty = ", with uncommitted changes" if commit.get("dirty") else ""
         facts.append(

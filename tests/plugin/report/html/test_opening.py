@@ -17,6 +17,7 @@ from plugin.report.records import record, value
 from pytest_gpuperf.cli import main
 from pytest_gpuperf.report.html import comparing
 from pytest_gpuperf.report.html.comparing import apart
+from pytest_gpuperf.report.html.model import environment_facts
 from pytest_gpuperf.report.html.sections.distribution import distribution
 from pytest_gpuperf.report.html.sections.limits import distance_cell
 from pytest_gpuperf.report.html.thinning import thinned
@@ -153,6 +154,40 @@ def test_a_file_of_another_tool_is_shown_with_its_tables(tmp_path: Path, browse:
     assert "File of another tool" in text
     assert "Read from" in text
     assert "3.000 MiB" in text  # 1 MiB of parameters and 2 MiB of no category at 9 µs
+
+
+def test_the_environment_has_every_place_of_the_run_with_its_policy() -> None:
+    gpu = {"device": "NVIDIA H100", "torch": "2.13.0", "power_limit": "700 W", "clocks": "default"}
+    found = document(record(traces=[], environment={"device": "cpu", "torch": "2.13.0"}),
+                     record(traces=[], environment=gpu))  # fmt: skip
+    facts = environment_facts(found)
+    assert facts[:4] == (
+        ("device", "cpu; NVIDIA H100"), ("torch", "2.13.0"), ("power limit", "700 W"),
+        ("clocks", "default"),
+    )  # fmt: skip
+
+
+def test_a_run_of_thousands_shows_the_worst_in_full_and_every_verdict(
+    tmp_path: Path, browse: Open
+) -> None:
+    red, green, _ = records()
+    many = [{**green, "test": f"t.py::test_{i}"} for i in range(1500)]
+    page = page_of(tmp_path, document(*many, {**red, "test": "t.py::test_red"}))
+    assert page.stat().st_size < 10e6
+    driver = browse(page)
+    from selenium.webdriver.support.ui import WebDriverWait
+
+    field = driver.find_element("css selector", "#overview input.filter")
+    field.send_keys("test_1499")
+    row = "#overview figure:first-of-type tbody tr:not([hidden])"
+    WebDriverWait(driver, 20).until(lambda d: len(d.find_elements("css selector", row)) == 1)
+    follow(driver, "test_1499")
+    shown = driver.find_element("css selector", "article:not([hidden])").text
+    assert "95% interval" in shown
+    assert "of 200 tests of this run" in shown
+    driver = browse(page)
+    follow(driver, "test_red")
+    assert "Distribution" in driver.find_element("css selector", "article:not([hidden])").text
 
 
 def test_bounds_that_are_no_numbers_are_no_interval(tmp_path: Path, browse: Open) -> None:
