@@ -15,6 +15,9 @@ if TYPE_CHECKING:
 PIPED_WIDTH = 100
 """Columns where nobody said how wide the reader is."""
 
+WHOLE_WORD = 12
+"""A word of text of so many characters is never broken; paths and kernels' names may be."""
+
 
 def make_console(*, stderr: bool = False) -> Console:
     """A console for the standard output: no colour and no escape codes unless it is a terminal.
@@ -62,15 +65,36 @@ def table(*titles: str, numbers: int | Literal["rest"] = 0, title: str = "") -> 
     return made
 
 
+def _hold_widths(shown: Table) -> None:
+    """Let no column be narrower than its numbers, or than its longest short word.
+
+    Rich crops a number that does not fit, without a mark: 1048576 would read 10485.
+    """
+    from rich.cells import cell_len
+
+    for column in shown.columns:
+        texts = [str(column.header), *map(str, column.cells)]
+        if column.no_wrap:
+            column.min_width = max(cell_len(line) for t in texts for line in t.split("\n"))
+        else:
+            words_of = [cell_len(word) for text in texts for word in text.split()]
+            column.min_width = max((n for n in words_of if n <= WHOLE_WORD), default=1)
+
+
 def emit(console: Console, shown: Table | Text) -> None:
-    """Print `shown` without blanks at the ends of lines, and an empty line after a table."""
+    """Print `shown` without blanks at the ends of lines, and an empty line after a table.
+
+    A table is wider than the console where its numbers need that.
+    """
     from rich.table import Table
 
+    if isinstance(shown, Table):
+        _hold_widths(shown)
     if console.is_terminal:
-        console.print(shown)
+        console.print(shown, crop=False)
     else:
         with console.capture() as captured:
-            console.print(shown)
+            console.print(shown, crop=False)
         lines = (line.rstrip() for line in captured.get().splitlines())
         console.file.write("\n".join(lines) + "\n")
     if isinstance(shown, Table):

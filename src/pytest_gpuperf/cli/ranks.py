@@ -8,6 +8,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
 
+from gpuperf_analyzers.display import harmless
+
 _TERMINATED = 128 + signal.SIGTERM
 
 
@@ -45,5 +47,6 @@ def failed(command: str, message: str, status: int) -> int:
     place = torchrun_place()
     if place is None or place.rank == 0:
         text = message.removeprefix("gpuperf.ddp: ").removeprefix("gpuperf: ")
-        sys.stderr.write(f"gpuperf {command}: {text}\n")
+        lines = (harmless(line, 4096) for line in text.split("\n"))  # what a rank raised is in it
+        sys.stderr.write(f"gpuperf {command}: " + "\n".join(lines) + "\n")
     return status
