@@ -87,6 +87,9 @@ _MAKERS: Mapping[str, tuple[Callable[..., Layer], tuple[str, ...]]] = {
 }  # fmt: skip
 """Kind of layer to what makes it from the shape before it, and the options it takes."""
 
+_YES_OR_NO = frozenset({"bias", "in_place", "gated"})
+"""Options that may be true or false; the others are numbers."""
+
 
 def network(
     shape: Sequence[int], described: Sequence[Mapping[str, Any]], *, value_bytes: int = 4
@@ -133,7 +136,7 @@ def _layer(shape: Shape, entry: object, at: str) -> Layer:
             raise EstimateError(
                 f"{at}: {kind} has no {key!r}: {', '.join(options) or 'no options'}"
             )
-        if not isinstance(value, int):
+        if not isinstance(value, int) or (isinstance(value, bool) and key not in _YES_OR_NO):
             raise EstimateError(f"{at}: {kind}: {key} must be a whole number, not {value!r}")
     try:
         return make(shape, **given)

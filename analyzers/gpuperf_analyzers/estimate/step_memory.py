@@ -10,7 +10,7 @@ from gpuperf_analyzers.estimate.backward_peak import backward_peak
 from gpuperf_analyzers.estimate.kept import ATTENTION, base_name, kept_tensors
 from gpuperf_analyzers.estimate.model_states import OPTIMIZER_VALUES
 from gpuperf_analyzers.estimate.spec import ModelSpec, Operation, Tensor
-from gpuperf_analyzers.estimate.terms import COUNTED, EstimateError, Term
+from gpuperf_analyzers.estimate.terms import COUNTED_OPS, EstimateError, Term
 
 _STEP_COUNTER = 4
 """Bytes of the counter of steps that torch's Adam keeps beside each parameter."""
@@ -91,19 +91,21 @@ class StepEstimate:
         """The numbers with their formulas."""
         known = "" if not self.unknown else f"; at least, {', '.join(self.unknown)} not counted"
         return (
-            Term("parameters", self.parameter_bytes, "bytes", "bytes of each, once", COUNTED),
-            Term("buffers", self.buffer_bytes, "bytes", "bytes of each, once", COUNTED),
-            Term("gradients", self.gradient_bytes, "bytes", "those of trained parameters", COUNTED),
+            Term("parameters", self.parameter_bytes, "bytes", "bytes of each, once", COUNTED_OPS),
+            Term("buffers", self.buffer_bytes, "bytes", "bytes of each, once", COUNTED_OPS),
+            Term("gradients", self.gradient_bytes, "bytes", "those of trained parameters",
+                 COUNTED_OPS),
             Term("optimizer state", self.optimizer_bytes, "bytes",
-                 "values a parameter × its bytes, and Adam's counters", COUNTED),
-            Term("inputs", self.input_bytes, "bytes", "bytes of each", COUNTED),
+                 "values a parameter × its bytes, and Adam's counters", COUNTED_OPS),
+            Term("inputs", self.input_bytes, "bytes", "bytes of each", COUNTED_OPS),
             Term("activations", self.activation_bytes, "bytes",
-                 f"storages kept for the backward pass, each once{known}", COUNTED),
+                 f"storages kept for the backward pass, each once{known}", COUNTED_OPS),
             Term("gradients of activations", self.passing_bytes, "bytes",
-                 "most that is alive backward, less the activations", COUNTED),
-            Term("FLOP forward", self.forward_flops, "FLOP", "2·M·N·K and the like", COUNTED),
+                 "most that is alive backward, less the activations", COUNTED_OPS),
+            Term("FLOP forward", self.forward_flops, "FLOP", "2·M·N·K and the like", COUNTED_OPS),
             Term("FLOP backward", self.backward_flops, "FLOP",
-                 "as much for each factor that is trained; 2.5 × for a fused attention", COUNTED),
+                 "as much for each factor that is trained; 2.5 × for a fused attention",
+                 COUNTED_OPS),
         )  # fmt: skip
 
 

@@ -53,5 +53,6 @@ RING = "Patarasuk and Yuan, bandwidth-optimal all-reduce (2009); nccl-tests, PER
 RING_ATTENTION = "Liu et al., Ring Attention (2023)"
 GSHARD = "Lepikhin et al., GShard (2020)"
 COUNTED = "counted from the config's own sizes"
+COUNTED_OPS = "counted from the model's own operations"
 DEFINITION = "definition"
 PLAYBOOK = "Hugging Face, The Ultra-Scale Playbook (2025), finding the best configuration"

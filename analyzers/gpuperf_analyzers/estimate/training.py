@@ -70,7 +70,7 @@ def training_estimate(
     """
     s = c.sequence if sequence is None else sequence
     if not 1 <= s <= 10**9 or not 1 <= batch <= 10**9:
-        raise EstimateError(f"{batch} samples of {s} tokens: 1 or more of each")
+        raise EstimateError(f"{batch} samples of {s} tokens: 1 to 1e9 of each")
     n = float(parameters(c).total if count is None else count)
     if not (n > 0 and math.isfinite(n)):
         raise EstimateError(f"{n:g} parameters: above 0")

@@ -109,6 +109,7 @@ def test_a_chain_of_feature_maps():
         ([{"kind": "linear"}], "linear needs out"),
         ([{"kind": "linear", "out": 0}], "outputs is 0"),
         ([{"kind": "linear", "out": 2.5}], "whole number"),
+        ([{"kind": "linear", "out": True}], "whole number"),
         ([{"kind": "linear", "out": 2, "kernel": 3}], "has no 'kernel'"),
         ([{"kind": "conv2d", "out": 2, "kernel": 64}], "does not fit"),
         ([{"kind": "flatten"}, {"kind": "conv2d", "out": 2, "kernel": 1}], "layer 2"),

@@ -55,6 +55,27 @@ def test_a_search_a_layout_and_its_explanation(capsys):
     assert "MFU" in capsys.readouterr().out
 
 
+def test_a_table_of_layouts_is_read_in_80_columns(capsys, monkeypatch):
+    """What all rows share is said once; no value and no word of a title is broken."""
+    monkeypatch.setenv("COLUMNS", "80")
+    args = ["estimate", "--model", "llama-2-70b", *H100, "--gpus", "64", "--batch", "512",
+            "--sequence", "4096"]  # fmt: skip
+    assert main(args) == 0
+    shown = capsys.readouterr().out.splitlines()
+    assert max(map(len, shown)) <= 80
+    (title,) = (line for line in shown if "GB/GPU" in line)
+    assert title.split() == ["PP", "DP", "ZeRO", "accum", "chunks", "SP", "step", "MFU",
+                             "GB/GPU", "binds"]  # fmt: skip
+    assert "All of these have TP 2, CP 2, EP 1, micro 1, recompute selective." in shown
+
+
+def test_gpus_that_do_not_divide_are_not_told_to_be_too_few(capsys):
+    args = ["estimate", "--model", "gpt2", *H100, "--gpus", "100000", "--batch", "7"]
+    assert main(args) == 0
+    shown = " ".join(capsys.readouterr().out.split())
+    assert "None to try: 100000 GPUs and 7 samples do not divide into 12 heads" in shown
+
+
 def test_a_search_as_csv(capsys):
     args = ["estimate", "--model", "llama-3-8b", *H100, "--gpus", "8", "--batch", "64", "--csv"]
     assert main(args) == 0

@@ -92,29 +92,55 @@ def _print(found: Found, args: argparse.Namespace) -> None:
         if note:
             emit(console, words(note[0].upper() + note[1:] + "."))
     if not len(found.order):
-        emit(console, words("None fits: more GPUs, or full recomputation and a smaller batch."))
+        emit(console, words(_why_none(found)))
         return
-    shown = table("", "TP", "PP", "CP", "EP", "DP", "ZeRO", "micro", "accum", "recompute", "chunks",
-                  "SP", "step", "MFU", "GB/GPU", "binds")  # fmt: skip
-    for row in found.rows(args.top):
-        shown.add_row(*map(words, _cells(row)))
+    rows = [_cells(row) for row in found.rows(args.top)]
+    same = [t for t in _WAYS if len({row[t] for row in rows}) == 1]
+    titles = [t for t in rows[0] if t not in same]
+    shown = table(*titles)
+    for row in rows:
+        shown.add_row(*(words(row[t]) for t in titles))
+    for column in shown.columns[:-1]:
+        column.no_wrap = True
+    if same:
+        which = "The layout has " if len(rows) == 1 else "All of these have "
+        emit(console, words(which + ", ".join(f"{t} {rows[0][t]}" for t in same) + "."))
     emit(console, shown)
     emit(console, words(_footer(found)))
 
 
-def _cells(row: Mapping[str, Any]) -> tuple[str, ...]:
-    step = "—" if row["step_us"] is None else show(row["step_us"], "us")
-    mfu = "—" if row["mfu"] is None else show(row["mfu"], "fraction")
+def _why_none(found: Found) -> str:
+    if found.tried:
+        return "None fits: more GPUs, or full recomputation and a smaller batch."
+    return (
+        f"None to try: {found.gpus} GPUs and {found.batch} samples do not divide into "
+        f"{found.model.heads} heads, {found.model.layers} layers and whole micro-batches."
+    )
+
+
+_WAYS = {
+    "TP": "tp", "PP": "pp", "CP": "cp", "EP": "ep", "DP": "dp", "ZeRO": "zero",
+    "micro": "micro_batch", "accum": "micro_batches", "recompute": "recompute",
+    "chunks": "interleave", "SP": "sequence_parallel",
+}  # fmt: skip
+"""What makes a layout, by its title: what all rows share is said once above the table."""
+
+
+def _cells(row: Mapping[str, Any]) -> dict[str, str]:
     share = "" if row["binds_share"] is None else f" {row['binds_share']:.0%}"
     then = f", then {row['next']}" if row["next"] else ""
-    ways = tuple(str(row[w]) for w in ("tp", "pp", "cp", "ep", "dp", "zero", "micro_batch",
-                                       "micro_batches"))  # fmt: skip
-    memory = f"{row['memory_bytes'] / 1e9:.1f}" + ("" if row["fits"] else " over")
-    return (
-        str(row["rank"]), *ways, row["recompute"], str(row["interleave"]),
-        "yes" if row["sequence_parallel"] else "no", step, mfu, memory,
-        f"{row['binds']}{share}{then}",
-    )  # fmt: skip
+    return {
+        "": str(row["rank"]),
+        **{title: _way(row[name]) for title, name in _WAYS.items()},
+        "step": "—" if row["step_us"] is None else show(row["step_us"], "us"),
+        "MFU": "—" if row["mfu"] is None else show(row["mfu"], "fraction"),
+        "GB/GPU": f"{row['memory_bytes'] / 1e9:.1f}" + ("" if row["fits"] else " over"),
+        "binds": f"{row['binds']}{share}{then}",
+    }
+
+
+def _way(value: object) -> str:
+    return ("yes" if value else "no") if isinstance(value, bool) else str(value)
 
 
 def _footer(found: Found) -> str:
