@@ -10,6 +10,7 @@ from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from gpuperf_analyzers.display import harmless
 from pytest_gpuperf.cli.inputs import USAGE, complain, whole_number
 from pytest_gpuperf.mamf.ranges import PRESETS, Grid, RangeError, make_grid, one, preset, values
 from pytest_gpuperf.recording.mamf_cache import DTYPES
@@ -245,8 +246,9 @@ def _tell(outcome: Outcome, args: argparse.Namespace, options: Options) -> int:
     document, text = to_json(outcome), to_text(outcome)
     write_json(path, document)
     write_text(path.with_suffix(".txt"), text)
-    written = f"written     {path} and {path.with_suffix('.txt').name}\n"
-    written += f"kept        {_kept(outcome, args, options)}\n"
+    text_name = path.with_suffix(".txt").name
+    written = f"written     {harmless(path, 4096)} and {harmless(text_name, 4096)}\n"
+    written += f"kept        {harmless(_kept(outcome, args, options), 4096)}\n"
     sys.stdout.write(json.dumps(document, indent=1) + "\n" if args.json else text)
     (sys.stderr if args.json else sys.stdout).write(written)
     return _INTERRUPTED if outcome.stopped == "interrupted" else 0

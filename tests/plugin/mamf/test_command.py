@@ -257,6 +257,15 @@ def test_without_torch_there_is_one_line_with_the_mend() -> None:
     )
 
 
+def test_a_hostile_name_of_the_result_reaches_no_terminal(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert main([*FAST, "--out=a\x1b[31mb.json"]) == 0
+    shown = capsys.readouterr().out
+    assert "\x1b" not in shown
+    assert "written     a\\x1b[31mb.json and a\\x1b[31mb.txt" in shown
+
+
 def test_a_folder_that_cannot_be_written_is_told_before_anything_is_timed(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
