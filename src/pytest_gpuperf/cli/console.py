@@ -65,7 +65,7 @@ def table(*titles: str, numbers: int | Literal["rest"] = 0, title: str = "") -> 
     return made
 
 
-def _hold_widths(shown: Table) -> None:
+def _hold_widths(shown: Table, width: int) -> None:
     """Let no column be narrower than its numbers, or than its longest short word.
 
     Rich crops a number that does not fit, without a mark: 1048576 would read 10485.
@@ -79,6 +79,9 @@ def _hold_widths(shown: Table) -> None:
         else:
             words_of = [cell_len(word) for text in texts for word in text.split()]
             column.min_width = max((n for n in words_of if n <= WHOLE_WORD), default=1)
+    needed = sum((column.min_width or 0) + 1 for column in shown.columns)
+    if needed > width:
+        shown.width = needed
 
 
 def emit(console: Console, shown: Table | Text) -> None:
@@ -89,7 +92,7 @@ def emit(console: Console, shown: Table | Text) -> None:
     from rich.table import Table
 
     if isinstance(shown, Table):
-        _hold_widths(shown)
+        _hold_widths(shown, console.width)
     if console.is_terminal:
         console.print(shown, crop=False)
     else:

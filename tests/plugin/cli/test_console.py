@@ -8,7 +8,7 @@ from pytest_gpuperf.cli.console import emit, make_console, table, words
 from pytest_gpuperf.cli.ranks import failed
 
 
-@pytest.mark.parametrize("columns", ["20", "30", "80"])
+@pytest.mark.parametrize("columns", ["5", "20", "30", "80"])
 def test_no_number_is_cropped(capsys, monkeypatch, columns):
     """rich leaves out the end of a cell that must not wrap: 1048576 B would read 10485."""
     monkeypatch.setenv("COLUMNS", columns)
