@@ -133,16 +133,21 @@ _BOUNDS = {"min": "required", "exact": "in the baseline"}
 
 
 def _regression_text(judgement: Mapping[str, Any], where: str) -> str:
-    """``step time +17.4% (95% CI +12.1% to +22.7%) against the baseline, 3% allowed``.
+    """``step time +17.4% worse (95% CI +12.1% to +22.7%) than the baseline, 3% allowed``.
 
-    Above 0 is worse, whatever the metric's direction.
+    Above 0 is worse, whatever the metric's direction; a change to the better says so in words.
     """
     interval = judgement.get("interval")
-    ends = f" (95% CI {_worse(interval[0])} to {_worse(interval[1])})" if interval else ""
+    better = judgement["value"] < 0
+    said = ", + is worse" if better else ""
+    ends = f" (95% CI {_worse(interval[0])} to {_worse(interval[1])}{said})" if interval else ""
     name = judgement["metric"].replace("_", " ")
     allowed = show_apart(judgement["value"], judgement["limit"], "fraction")[1]
     before = harmless(judgement.get("against") or "the baseline", 60)
-    text = f"{name} {_worse(judgement['value'])} worse{ends}{where} than {before}, "
+    change = f"{_worse(judgement['value'])} worse"
+    if better:
+        change = f"{show(-judgement['value'], 'fraction')} better"
+    text = f"{name} {change}{ends}{where} than {before}, "
     text += f"{allowed} allowed"
     reason = judgement.get("reason") or ""
     said = f"{text}: {harmless(reason, 300)}" if reason else text

@@ -63,6 +63,19 @@ def test_hard_verdicts_come_before_soft_ones_in_a_failure() -> None:
     assert "achieved 0.310" in text
 
 
+def test_a_change_to_the_better_is_not_called_worse() -> None:
+    judgement = _judgement(
+        metric="step_time", direction="regression", limit=0.03, verdict="AMBIGUOUS",
+        value=-0.088, interval=[-0.439, 0.481], unit="us", reason="1 saved run",
+    )  # fmt: skip
+    assert limit_text(judgement) == (
+        "AMBIGUOUS step time 8.80% better (95% CI −43.9% to +48.1%, + is worse) "
+        "than the baseline, 3% allowed: 1 saved run"
+    )
+    judgement |= {"verdict": "FAIL", "value": 0.174, "interval": None, "reason": ""}
+    assert limit_text(judgement) == "step time +17.4% worse than the baseline, 3% allowed"
+
+
 def test_what_could_not_be_compared_says_why_and_sends_nobody_to_a_trace() -> None:
     missing = _judgement(
         text="exact flops", metric="flops", verdict="NO-BASELINE", value=None, limit=None,
