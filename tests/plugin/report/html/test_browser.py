@@ -196,6 +196,32 @@ def test_every_control_and_picture_has_a_name(page: Path, browse: Open) -> None:
     assert all(b - a <= 1 for a, b in pairwise(levels))
 
 
+def test_everything_is_drawn_for_a_print_that_the_browser_begins(page: Path, browse: Open) -> None:
+    from selenium.webdriver.support.ui import WebDriverWait
+
+    driver = browse(page, "all")
+    # Nobody scrolled to them: Ctrl-P would print frames without pictures.
+    undrawn = (
+        "return [...document.querySelectorAll('figure.plot')].filter("
+        "f => f.offsetParent !== null && !f.querySelector('canvas')).length"
+    )
+    WebDriverWait(driver, 20).until(lambda d: d.execute_script(undrawn) == 0)
+    widest = (
+        "return Math.max(...[...document.querySelectorAll('figure.plot canvas')]"
+        ".map(c => c.clientWidth))"
+    )
+    assert driver.execute_script(widest) > 720
+    driver.execute_async_script(
+        "dispatchEvent(new Event('beforeprint')); setTimeout(arguments[0], 300)"
+    )
+    # A4 less its margins is 720 px wide.
+    assert 260 < driver.execute_script(widest) <= 720
+    driver.execute_async_script(
+        "dispatchEvent(new Event('afterprint')); setTimeout(arguments[0], 600)"
+    )
+    assert driver.execute_script(widest) > 720
+
+
 def test_it_prints_without_its_controls(page: Path, browse: Open) -> None:
     driver = browse(page)
     driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": "print"})

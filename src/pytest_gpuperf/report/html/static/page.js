@@ -13,7 +13,7 @@ function route() {
   if (target && target !== article) target.scrollIntoView();
   else scrollTo(0, 0);
   // A plot that was hidden when the window changed has the old width.
-  setTimeout(() => dispatchEvent(new Event("resize")), 0);
+  setTimeout(() => { dispatchEvent(new Event("resize")); drawBehind(); }, 0);
 }
 
 function setTheme(theme) {
@@ -37,8 +37,8 @@ function setUpPage() {
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", redrawAll);
   document.getElementById("print").addEventListener("click", async () => { await drawShown(); print(); });
   let before = "auto";
-  addEventListener("beforeprint", () => { before = document.getElementById("theme").dataset.theme; setTheme("light"); });
-  addEventListener("afterprint", () => setTheme(before));
+  addEventListener("beforeprint", () => { before = document.getElementById("theme").dataset.theme; setTheme("light"); fitPaper(); });
+  addEventListener("afterprint", () => { setTheme(before); dispatchEvent(new Event("resize")); });
   for (const part of document.querySelectorAll("details.part")) {
     part.addEventListener("toggle", () => dispatchEvent(new Event("resize")));
   }

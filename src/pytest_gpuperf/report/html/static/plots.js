@@ -187,6 +187,18 @@ async function drawShown() {
   return shown.length;
 }
 
+/* What is shown is drawn while nobody waits: a print that the browser begins cannot wait for it. */
+let turn = 0;
+async function drawBehind() {
+  const mine = ++turn;
+  for (const figure of document.querySelectorAll("figure.plot")) {
+    if (figure.offsetParent === null) continue;
+    await new Promise(resolve => setTimeout(resolve, 30));
+    if (mine !== turn) return;
+    await draw(figure);
+  }
+}
+
 let drawSoon = null;
 function setUpPlots() {
   const near = new IntersectionObserver(entries => {
@@ -204,4 +216,7 @@ function setUpPlots() {
   });
 }
 
+/* Paper is narrower than most windows: a wider picture would be cut off at its edge. */
+const PAPER = 660;
+async function fitPaper() { for (const view of DRAWN.values()) (await view).resize(PAPER); }
 async function redrawAll() { for (const view of DRAWN.values()) (await view).redraw(); }

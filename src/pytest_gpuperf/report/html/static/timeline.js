@@ -135,11 +135,12 @@ async function drawTimeline(figure, spec) {
   const smallest = Math.max(spec.length_us * 1e-7, spec.unit_us * 20);
   const labelled = i => each > 11 || i % Math.ceil(12 / (each + gap)) === 0;
 
+  let paper = 0;
   function paintAll() {
     waiting = false;
     const began = performance.now();
     const height = head + rows.length * (each + gap) + 6;
-    const full = Math.max(room.clientWidth, 260), scale = devicePixelRatio;
+    const full = paper || Math.max(room.clientWidth, 260), scale = devicePixelRatio;
     left = Math.min(150, Math.round(full * 0.28));
     width = full - left - 2;
     canvas.width = Math.round(full * scale); canvas.height = Math.round(height * scale);
@@ -244,7 +245,7 @@ async function drawTimeline(figure, spec) {
     zoom(f) { const m = (view.a + view.b) / 2, h = (view.b - view.a) * f / 2; set(m - h, m + h); },
     pan(f) { const by = (view.b - view.a) * f; set(view.a + by, view.b + by); },
     reset() { set(0, spec.length_us); },
-    redraw: paintAll, resize: paintAll, range: () => [view.a, view.b], set,
+    redraw: paintAll, resize(wide) { paper = wide === PAPER ? wide : 0; paintAll(); }, range: () => [view.a, view.b], set,
     next: spec.steps.length ? () => toStep(1) : undefined, previous: spec.steps.length ? () => toStep(-1) : undefined,
   };
 }
