@@ -17,7 +17,7 @@ DEFAULT_NAME = "report.html"
 
 
 def run(argv: Sequence[str]) -> int:
-    """Write the page: 0, or 2 where an input cannot be read or the page cannot be written."""
+    """Write the page: 0, or 2 where an input is not in it or the page cannot be written."""
     parser = _parser()
     args = parser.parse_args(argv)
     if args.schema:
@@ -31,9 +31,10 @@ def run(argv: Sequence[str]) -> int:
         from pytest_gpuperf.cli.report_tables import write_report_tables
 
         return write_report_tables(args.paths, args.tables, args.format)
-    page = _page(args)
-    if page is None:
+    made = _page(args)
+    if made is None:
         return USAGE
+    page, status = made
     from pytest_gpuperf.report.html.page import write_page
 
     target = Path(args.output or _beside(args.paths))
@@ -43,11 +44,11 @@ def run(argv: Sequence[str]) -> int:
         complain(f"{target}: {error.strerror or error}")
         return USAGE
     print(target)  # noqa: T201 - the answer of the command
-    return 0
+    return status
 
 
-def _page(args: argparse.Namespace) -> Page | None:
-    """The page of what was named; None, after a line why, where there is none."""
+def _page(args: argparse.Namespace) -> tuple[Page, int] | None:
+    """The page of what was named and the exit status; None, after a line why, without one."""
     from gpuperf_analyzers.registry import load_config
     from pytest_gpuperf.report.html.opening import InputError, page_of_files
     from pytest_gpuperf.report.html.sources import page_of_traces
@@ -59,12 +60,12 @@ def _page(args: argparse.Namespace) -> Page | None:
         complain(str(error))
         return None
     if page is not None:
-        return page
+        return page, 0
     traces = read_inputs(args.paths, **reading(args))
     if traces is None:
         return None
     traces, found = analyzed(traces, config)
-    return page_of_traces(traces, found, config)
+    return page_of_traces(traces, found, config), USAGE if found.failed else 0
 
 
 def _beside(paths: Sequence[str]) -> Path:

@@ -67,6 +67,9 @@ def test_an_interrupt_keeps_what_was_analyzed(
     assert "gpuperf: interrupted: 3 of 6 ranks are analyzed\n" in capsys.readouterr().err
     assert "3 ranks" in page.read_text()
     seen.clear()
+    assert main(["report", *six, "-o", str(page)]) == 2
+    assert f"{six[5]}: not analyzed: interrupted" in page.read_text()
+    seen.clear()
     found = set_analysis.analyze_set(read_traces(six), partial_result=True)
     assert [r.rank for r in found.ranks] == [0, 1, 2]
     assert list(found.failed.values()) == [f"{p}: not analyzed: interrupted" for p in six[3:]]

@@ -159,8 +159,10 @@ def traces_page(found: SetAnalysis, sections: Sequence[Section]) -> Page:
         Column("device", text=True),
         Column("step time", "step_time", "us"),
     )
+    left = tuple(words(line, 500) for line in found.failed.values())
     overview = (
         Text((words(found.summary.text, 4000),), "summary"),
+        *((Text(("Not in these numbers:", *left), "caution"),) if left else ()),
         Table("Files", columns, listed),
     )
     return Page(
