@@ -7,6 +7,7 @@ no other; the next line begins on a line of its own all the same.
 from __future__ import annotations
 
 import datetime as dt
+import errno
 import json
 import os
 from collections.abc import Iterable, Iterator, Sequence
@@ -17,6 +18,8 @@ from typing import Any
 from pytest_gpuperf.baselines.environment import stem
 from pytest_gpuperf.baselines.observation import Observation
 
+LARGEST = 512 << 20
+"""Bytes of a history that is read."""
 SCHEMA = 1
 # 1: first version.
 
@@ -107,10 +110,14 @@ def read(path: Path) -> History:
     Raises
     ------
     OSError
-        It cannot be read.
+        It cannot be read, or is larger than :data:`LARGEST`.
     """
     lines, skipped, newer = [], 0, 0
-    for raw in path.read_bytes().splitlines():
+    with path.open("rb") as file:
+        content = file.read(LARGEST + 1)
+    if len(content) > LARGEST:
+        raise OSError(errno.EFBIG, f"larger than {LARGEST >> 20} MiB: begin a new one", str(path))
+    for raw in content.splitlines():
         if not raw.strip():
             continue
         try:

@@ -92,3 +92,19 @@ def test_depth_is_no_crash(tmp_path: Path, depth: int) -> None:
     with pytest.raises(BaselineError):
         read_file(path)
     history.read(path)
+
+
+def test_what_is_larger_than_its_bound_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "big.json"
+    path.write_text("[" + "1," * 50_000 + "1]")
+    for module in ("baselines.store", "baselines.history"):
+        monkeypatch.setattr(f"pytest_gpuperf.{module}.LARGEST", 4096)
+    monkeypatch.setattr("gpuperf_analyzers.loading.LARGEST", 4096)
+    with pytest.raises(BaselineError, match="is larger than"):
+        read_file(path)
+    with pytest.raises(OSError, match="larger than"):
+        history.read(path)
+    with pytest.raises(ValueError, match="is no JSON report"):
+        load_report(path)
