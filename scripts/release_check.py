@@ -26,10 +26,10 @@ _LEFT_OUT = shutil.ignore_patterns(
 )
 
 
-def built(folder: Path, epoch: str = EPOCH) -> dict[str, str]:
-    """SHA-256 of wheel and sdist, by file name, of a copy of the repository made in `folder`."""
+def built(folder: Path, epoch: str = EPOCH, root: Path = ROOT) -> dict[str, str]:
+    """SHA-256 of wheel and sdist, by file name, of a copy of `root` made in `folder`."""
     source, target = folder / "source", folder / "dist"
-    shutil.copytree(ROOT, source, ignore=_LEFT_OUT)
+    shutil.copytree(root, source, ignore=_LEFT_OUT)
     for path in source.rglob("*"):
         os.utime(path)  # a checkout's times are those of the checkout
     subprocess.run(
@@ -67,7 +67,10 @@ def main() -> int:
     args = parser.parse_args()
     bad = False
     with tempfile.TemporaryDirectory() as first, tempfile.TemporaryDirectory() as second:
-        ours, again = built(Path(first), args.epoch), built(Path(second), args.epoch)
+        ours, again = (
+            built(Path(first), args.epoch),
+            built(Path(second), args.epoch, Path(first) / "source"),
+        )
         for name, digest in ours.items():
             same = again.get(name) == digest
             bad |= not same
