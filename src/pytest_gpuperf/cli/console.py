@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 PIPED_WIDTH = 100
 """Columns where nobody said how wide the reader is."""
 
-WHOLE_WORD = 12
-"""A word of text of so many characters is never broken; paths and kernels' names may be."""
+LEAST_TEXT = 6
+"""Columns that text keeps beside numbers; it breaks there."""
 
 
 def make_console(*, stderr: bool = False) -> Console:
@@ -66,7 +66,7 @@ def table(*titles: str, numbers: int | Literal["rest"] = 0, title: str = "") -> 
 
 
 def _hold_widths(shown: Table, width: int) -> None:
-    """Let no column be narrower than its numbers, or than its longest short word.
+    """Let no column be narrower than its numbers.
 
     Rich crops a number that does not fit, without a mark: 1048576 would read 10485.
     """
@@ -76,10 +76,7 @@ def _hold_widths(shown: Table, width: int) -> None:
         texts = [str(column.header), *map(str, column.cells)]
         if column.no_wrap:
             column.min_width = max(cell_len(line) for t in texts for line in t.split("\n"))
-        else:
-            words_of = [cell_len(word) for text in texts for word in text.split()]
-            column.min_width = max((n for n in words_of if n <= WHOLE_WORD), default=1)
-    needed = sum((column.min_width or 0) + 1 for column in shown.columns)
+    needed = sum((column.min_width or LEAST_TEXT) + 1 for column in shown.columns)
     if needed > width:
         shown.width = needed
 
