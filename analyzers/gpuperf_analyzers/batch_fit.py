@@ -33,6 +33,8 @@ class BatchFit:
         Largest distance of a point from the line, as a share of the point.
     capacity_bytes, capacity_source
         The device's memory that a step may use, and where that is known from.
+    out_of_memory
+        The size at which memory ran out; it and larger ones have no point. None where none did.
     """
 
     sizes: tuple[int, ...]
@@ -43,6 +45,7 @@ class BatchFit:
     worst_error: float
     capacity_bytes: int | None = None
     capacity_source: str = ""
+    out_of_memory: int | None = None
 
     @property
     def linear(self) -> bool:
@@ -60,7 +63,8 @@ class BatchFit:
             return None
         # The points may lie above the line by as much as they were seen to.
         room = self.capacity_bytes / (1 + self.worst_error) - self.model_bytes
-        return max(0, math.floor(room / self.per_sample_bytes))
+        most = max(0, math.floor(room / self.per_sample_bytes))
+        return most if self.out_of_memory is None else min(most, self.out_of_memory - 1)
 
     def at(self, batch: float) -> float:
         """Bytes of `batch` samples on the line."""
@@ -76,6 +80,8 @@ class BatchFit:
             f"(R² {self.r_squared:.6f}, points within {show(self.worst_error, 'fraction')} of it, "
             f"{len(self.sizes)} sizes from {self.sizes[0]} to {self.sizes[-1]})"
         )
+        if self.out_of_memory is not None:
+            line += f"; memory ran out at size {self.out_of_memory}"
         if self.capacity_bytes is None:
             return line
         room = f"{_bytes(self.capacity_bytes)} ({self.capacity_source})"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -12,7 +13,7 @@ from gpuperf_analyzers.fit_error import FitError
 from gpuperf_analyzers.quantities import QuantityError, parse_quantity
 from pytest_gpuperf.recording.capacity import capacity_of
 from pytest_gpuperf.recording.devices import resolve_device
-from pytest_gpuperf.recording.errors import import_torch
+from pytest_gpuperf.recording.errors import import_torch, is_out_of_memory
 from pytest_gpuperf.recording.memory import alive_bytes
 from pytest_gpuperf.recording.memory_tree import walk
 from pytest_gpuperf.recording.memory_trend import memory_profile
@@ -49,7 +50,8 @@ def fit_memory(
     Raises
     ------
     FitError
-        `sizes` are not two different whole numbers above 0 or more, or `memory` is no size.
+        `sizes` are not two different whole numbers above 0 or more, `memory` is no size, or memory
+        ran out before two sizes were measured. Where it ran out later, the fit says at which.
     RecordingError
         A profiler is active already.
     """
@@ -68,8 +70,30 @@ def fit_memory(
         except QuantityError as error:
             raise FitError(f"gpuperf: memory: {error}") from None
         source = "as declared"
-    peaks = [_peak(partial(step, size), where) for size in wanted]
-    return fit_line(wanted, peaks, capacity_bytes=capacity, capacity_source=source)
+    peaks, ran_out = _peaks(step, wanted, where)
+    measured = wanted[: len(peaks)]
+    fit = fit_line(measured, peaks, capacity_bytes=capacity, capacity_source=source)
+    return replace(fit, out_of_memory=ran_out)
+
+
+def _peaks(
+    step: Callable[[int], object], sizes: Sequence[int], device: torch.device
+) -> tuple[list[int], int | None]:
+    """The peak at each of the rising `sizes`, up to the one at which memory ran out."""
+    peaks: list[int] = []
+    for size in sizes:
+        try:
+            peaks.append(_peak(partial(step, size), device))
+        except (MemoryError, RuntimeError) as error:  # noqa: PERF203 - a call is seconds
+            if not is_out_of_memory(type(error).__name__, str(error)):
+                raise
+            if len(peaks) < 2:
+                raise FitError(
+                    f"gpuperf: memory ran out at batch size {size}: a line takes two sizes that "
+                    f"fit, {len(peaks)} did"
+                ) from error
+            return peaks, size
+    return peaks, None
 
 
 def _peak(step: Callable[[], object], device: torch.device) -> int:

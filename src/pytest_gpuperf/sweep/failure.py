@@ -9,6 +9,7 @@ from pathlib import Path
 
 from gpuperf_analyzers.display import harmless
 from pytest_gpuperf.ranks import RankOutcome, State
+from pytest_gpuperf.recording.errors import is_out_of_memory
 from pytest_gpuperf.session.ddp_failure import (
     cause_of,
     what_became,
@@ -17,10 +18,6 @@ from pytest_gpuperf.session.ddp_failure import (
 )
 
 OUT_OF_MEMORY, HANG, CRASH, NOT_RUN = "out of memory", "hang", "crash", "not run"
-_MEMORY_TYPES = frozenset({"MemoryError", "OutOfMemoryError"})
-_MEMORY_WORDS = re.compile(
-    r"out of memory|can(not|'t) allocate memory|not enough memory|bad_alloc|ALLOC_FAILED", re.I
-)
 _LINE = 500
 _FIRST = 300
 _STACK = 16 * 1024
@@ -62,7 +59,7 @@ def why_failed(
         told, kind = cause.error.message, cause.error.type
         if not kind:  # the message says all
             return NOT_RUN, one_line(which + told.removeprefix("gpuperf: ")), ""
-        short = kind in _MEMORY_TYPES or bool(_MEMORY_WORDS.search(told))
+        short = is_out_of_memory(kind, told)
         at = f" at {cause.error.at}" if cause.error.at else ""
         first = told.strip().partition("\n")[0][:_FIRST]
         line = f"{which}{kind}{': ' if first else ''}{first}{at}"
@@ -71,7 +68,7 @@ def why_failed(
     status = CRASH
     if cause.signal == signal.SIGKILL.name:
         status, line = _killed(f"{which}was killed by SIGKILL", kills_before)
-    elif _MEMORY_WORDS.search(cause.output[-2000:]):
+    elif is_out_of_memory("", cause.output[-2000:]):
         status = OUT_OF_MEMORY
     last = last_words(cause.output)
     return status, one_line(line + (f"; its last output: {last}" if last else "")), _stack(cause)

@@ -8,6 +8,7 @@ from itertools import pairwise
 
 import pytest
 
+from gpuperf_analyzers.fit_error import FitError
 from pytest_gpuperf import fit_memory
 from pytest_gpuperf.recording.coordination import SOLO
 from pytest_gpuperf.recording.memory_pass import memory_by_category
@@ -268,6 +269,29 @@ def test_the_capacity_of_this_machine() -> None:
 def test_sizes_that_make_no_line(sizes: list[object]) -> None:
     with pytest.raises(ValueError, match="two different whole numbers"):
         fit_memory(lambda n: None, sizes=sizes, device="cpu")
+
+
+def test_a_size_at_which_memory_runs_out_ends_the_points_and_is_named():
+    """1,000 bytes a sample at sizes 100 and 200; 300 asks for what no machine has."""
+
+    def step(batch):
+        torch.empty(1 << 62 if batch == 300 else 1000 * batch, dtype=torch.uint8).size()
+
+    found = fit_memory(step, sizes=[100, 200, 300], memory="1GiB", device="cpu")
+    assert (found.sizes, found.out_of_memory) == ((100, 200), 300)
+    assert found.per_sample_bytes == pytest.approx(1000)
+    assert found.largest_batch == 299  # the line says more: 300 is known not to fit
+    assert "memory ran out at size 300" in str(found)
+    with pytest.raises(FitError, match=r"ran out at batch size 300: .* 1 did"):
+        fit_memory(step, sizes=[100, 300], device="cpu")
+
+
+def test_another_error_of_the_step_is_the_users_own():
+    def step(batch):
+        raise RuntimeError(f"shapes {batch}")
+
+    with pytest.raises(RuntimeError, match="shapes 1"):
+        fit_memory(step, sizes=[1, 2], device="cpu")
 
 
 def test_a_gradient_that_no_optimizer_sees() -> None:
