@@ -709,7 +709,7 @@ def test_a_result_is_asked_by_metric_and_a_misspelt_one_is_answered(project) -> 
 def test_our_fixtures_begin_with_our_name_and_leave_the_names_of_others(project) -> None:
     shown = project("def test(): ...", "--fixtures", "-p", "no:cacheprovider").stdout.lines
     names = [line.split()[0] for line in shown if "pytest_gpuperf" in line and " -- " in line]
-    assert sorted(names) == ["gpuperf", "gpuperf_device"]
+    assert sorted(names) == ["gpuperf", "gpuperf_device", "gpuperf_mamf"]
 
 
 def test_disabled_a_step_on_ranks_runs_once_on_each(project, pytester: pytest.Pytester) -> None:
