@@ -228,6 +228,7 @@ def _canned(**changes):
 
 
 def test_the_table_shows_time_bandwidths_and_why_a_row_is_empty(monkeypatch, capsys):
+    monkeypatch.setenv("COLUMNS", "100")  # a worker of xdist says 80
     monkeypatch.setattr("pytest_gpuperf.distributed.measure_collectives", lambda *a, **k: _canned())
     assert main(["collectives"]) == 0
     out = capsys.readouterr().out
