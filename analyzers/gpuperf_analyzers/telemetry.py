@@ -61,7 +61,7 @@ def _value(name: str, summary: Mapping[str, float]) -> Value:
     if name == "energy_per_step" and {"min", "max"} <= set(summary):
         # Not a spread of samples: what the counter's own grain leaves open.
         interval, bounds = (summary["min"], summary["max"]), ["by updates of the energy counter"]
-    source = ", ".join(["NVML", *bounds])
+    source = ", ".join(["DCGM" if summary.get("dcgm") else "NVML", *bounds])
     return Value(name, summary["value"], interval, int(summary.get("n", 1)), source)
 
 
@@ -77,8 +77,8 @@ def _with_bandwidth(
     if peak is None or peak.memory_gb_s is None:
         return seen
     gb_s = peak.memory_gb_s
-    scaled = {key: value if key == "n" else value * gb_s for key, value in active.items()}
-    return {**seen, "dram_bandwidth": scaled}
+    scaled = {key: active[key] * gb_s for key in ("value", "min", "max") if key in active}
+    return {**seen, "dram_bandwidth": {**active, **scaled}}
 
 
 def _cycles(block: LiveBlock) -> Value:

@@ -42,6 +42,16 @@ def test_the_summary_becomes_values_with_their_bounds() -> None:
     assert value.source == "NVML, min 90, max 400"
 
 
+def test_what_dcgm_told_says_so_and_its_bandwidth_too() -> None:
+    """Half of the table's 3,350 GB/s of an H100 SXM."""
+    half = {"value": 0.5, "n": 8, "min": 0.4, "max": 0.6, "dcgm": 1.0}
+    values = _values(_block({"dram_active": half}), Peak(("NVIDIA H100",), {}, memory_gb_s=3350))
+    assert values["dram_active"].source == "DCGM, min 0.4, max 0.6"
+    assert values["dram_bandwidth"].value == 1675
+    assert values["dram_bandwidth"].n == 8
+    assert values["dram_bandwidth"].source == "DCGM, min 1340, max 2010"
+
+
 def test_every_metric_of_nvmls_has_a_value_or_a_reason() -> None:
     block = _block(telemetry_absent={"sm_active": "NVML says: Not Supported"})
     values = _values(block)

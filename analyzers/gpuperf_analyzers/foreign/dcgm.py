@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from gpuperf_analyzers.foreign.model import ForeignError, Reading, Sheet, one_name
-from gpuperf_analyzers.foreign.samples import values_of
+from gpuperf_analyzers.foreign.samples import THROTTLE_MASK, values_of
 from gpuperf_analyzers.trace.model import Finding
 
 KIND = "DCGM scrape"
@@ -37,7 +37,6 @@ FIELDS: Mapping[str, tuple[str, float]] = {
 }
 """DCGM's field: the metric, and the factor from DCGM's unit (share, bytes/s, %, MHz, W, MiB)."""
 REASON_FIELDS = ("DCGM_FI_DEV_CLOCKS_EVENT_REASONS", "DCGM_FI_DEV_CLOCK_THROTTLE_REASONS")
-_MASK = 0x4 | 0x8 | 0x20 | 0x40 | 0x80
 _RATES = frozenset({"nvlink_tx", "nvlink_rx", "pcie_tx", "pcie_rx"})
 _XID = "DCGM_FI_DEV_XID_ERRORS"
 _ECC = ("DCGM_FI_DEV_ECC_DBE_VOL_TOTAL", "DCGM_FI_DEV_ECC_DBE_AGG_TOTAL")
@@ -126,7 +125,9 @@ def reading_of(path: str, samples: Sequence[Sample]) -> Reading:
         series = found.setdefault(sample.device, {})
         names[sample.device] = sample.labels.get("modelName", "")
         if sample.field in REASON_FIELDS:
-            series.setdefault("throttled", []).append(float(bool(int(sample.value) & _MASK)))
+            series.setdefault("throttled", []).append(
+                float(bool(int(sample.value) & THROTTLE_MASK))
+            )
         metric, scale = FIELDS.get(sample.field, ("", 1.0))
         if metric in _RATES and sample.counter:
             why = f"{sample.field} is a counter here: a rate takes two scrapes with their times"

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 
 from gpuperf_analyzers.foreign.model import ForeignError, Reading, Sheet, one_name
-from gpuperf_analyzers.foreign.samples import values_of
+from gpuperf_analyzers.foreign.samples import THROTTLE_MASK, values_of
 from gpuperf_analyzers.foreign.text import number
 from gpuperf_analyzers.trace.model import Finding
 
@@ -43,8 +43,6 @@ _MASKS = ("clocks_event_reasons.active", "clocks_throttle_reasons.active")
 _FLAG = re.compile(r"clocks_(?:event|throttle)_reasons\.(\w+)")
 _SLOWED = ("sw_power_cap", "hw_slowdown", "sw_thermal_slowdown", "hw_thermal_slowdown",
            "hw_power_brake_slowdown")  # fmt: skip
-_MASK = 0x4 | 0x8 | 0x20 | 0x40 | 0x80
-"""nvmlClocksEventReason: SW power cap, HW slowdown, SW and HW thermal, HW power brake."""
 _UNIT = re.compile(r"\s*\[[^\]]*\]\s*$")
 _WHO = ("uuid", "gpu_uuid", "index", "pci.bus_id", "gpu_bus_id", "gpu_name", "name")
 
@@ -103,7 +101,7 @@ def _held(row: Mapping[str, str]) -> bool | None:
     for column in _MASKS:
         mask = row.get(column, "")
         if re.fullmatch(r"0x[0-9a-fA-F]{1,16}", mask):
-            return bool(int(mask, 16) & _MASK)
+            return bool(int(mask, 16) & THROTTLE_MASK)
     flags = {m[1]: text for key, text in row.items() if (m := _FLAG.fullmatch(key))}
     known = [flags[name] for name in _SLOWED if flags.get(name) in {"Active", "Not Active"}]
     return any(state == "Active" for state in known) if known else None

@@ -29,6 +29,8 @@ AGGREGATES: Mapping[str, Callable[[Sequence[float]], float]] = {
 }
 """Metric of the device: how several readings become one, as the live sampler does it."""
 
+THROTTLE_MASK = 0x4 | 0x8 | 0x20 | 0x40 | 0x80
+"""nvmlClocksEventReason: SW power cap, HW slowdown, SW and HW thermal, HW power brake."""
 _MOMENT = "one moment, not a window"
 
 

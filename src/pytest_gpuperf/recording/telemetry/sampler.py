@@ -87,6 +87,8 @@ class Watched:
     end_ns: int = 0
     cost: float = 0.0
     lost: bool = False
+    whole_by_dcgm: bool = False
+    """Whether ``whole`` is DCGM's, where the GPU has no GPM."""
 
 
 class TelemetrySampler:
@@ -205,6 +207,7 @@ def _take_over(dcgm: DcgmReader | ScrapeReader, watched: Watched) -> None:
     series = dcgm.window(watched.begin_ns, watched.end_ns or time.time_ns())
     watched.series |= series
     watched.whole = means(series)
+    watched.whole_by_dcgm = True
     for name in GPM_METRICS:
         if name in series:
             watched.absent.pop(name, None)

@@ -58,7 +58,8 @@ class Telemetry:
     Attributes
     ----------
     values
-        Metric: ``{"value", "n", "min", "max"}``. Beside the metrics: ``reason:NAME``, the share
+        Metric: ``{"value", "n", "min", "max"}``, and ``dcgm`` where DCGM told it.
+        Beside the metrics: ``reason:NAME``, the share
         of samples in which a clock-event reason held; ``slowed``, the share with a thermal or
         hardware reason; ``clock_spread``, the SM clock's 90th less its 10th percentile over its
         median; ``window``, its seconds; ``sampler_rate``,
@@ -146,6 +147,8 @@ def _utilization(watched: Watched, absent: dict[str, str]) -> Summary:
     for name, value in watched.whole.items():
         parts = watched.series.get(name)
         found[name] = summarized(parts.values if parts else [value], fmean) | {"value": value}
+        if watched.whole_by_dcgm:
+            found[name]["dcgm"] = 1.0
     for name in ("nvlink_rx", "nvlink_tx"):
         total = watched.series.get(f"{name}_total")
         if name not in found and total and len(total) > 1:
@@ -157,7 +160,7 @@ def _utilization(watched: Watched, absent: dict[str, str]) -> Summary:
     if peak and "dram_active" in found:
         active = found["dram_active"]
         scaled = {key: active[key] * peak for key in ("value", "min", "max")}
-        found["dram_bandwidth"] = {**scaled, "n": active["n"]}
+        found["dram_bandwidth"] = {**active, **scaled}
     return found
 
 

@@ -72,6 +72,8 @@ def test_a_gpu_without_gpm_is_read_through_dcgm(
     assert values["nvlink_tx"] == pytest.approx(2.0)  # GB/s, from bytes/s
     assert values["dram_bandwidth"] == pytest.approx(0.5 * 3352.32)  # of bus width and clock
     assert found.values["sm_active"]["n"] >= 5
+    assert {found.values[n].get("dcgm") for n in ("sm_active", "dram_bandwidth")} == {1.0}
+    assert "dcgm" not in found.values["sm_clock"]
     assert "sm_active" not in found.absent
     assert "nvlink_rx" not in values
     assert "DCGM" in found.absent["nvlink_rx"]
