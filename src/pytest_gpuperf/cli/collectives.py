@@ -56,6 +56,8 @@ def run(argv: Sequence[str]) -> int:
         print_json(table.to_json())
     else:
         _print(table)
+    if all(row.absent for row in table.rows):
+        return failed("collectives", "nothing was measured: each row says why", 1)
     return 1 if table.wrong else 0
 
 

@@ -241,6 +241,13 @@ def test_the_table_shows_time_bandwidths_and_why_a_row_is_empty(monkeypatch, cap
     assert "mean bus bandwidth: 0.328 GB/s" in out
 
 
+def test_a_table_without_a_number_does_not_pass_in_silence(monkeypatch, capsys):
+    empty = _canned(rows=(CollectiveRow("broadcast", "float32", 8, absent="too small"),))
+    monkeypatch.setattr("pytest_gpuperf.distributed.measure_collectives", lambda *a, **k: empty)
+    assert main(["collectives"]) == 1
+    assert "nothing was measured" in capsys.readouterr().err
+
+
 def test_wrong_elements_make_the_command_fail(monkeypatch, capsys):
     wrong = _canned(rows=(CollectiveRow("broadcast", "float32", 8, 2, 1.0, wrong=1),))
     monkeypatch.setattr("pytest_gpuperf.distributed.measure_collectives", lambda *a, **k: wrong)
