@@ -6,6 +6,7 @@ import os
 import re
 import signal
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -96,15 +97,40 @@ def make_not_waiting(rank, world_size):
     return step
 
 
+def make_left_running(rank, world_size):
+    """A step that leaves a collective running, and tells when a profiler ends before it does."""
+    import torch
+    import torch.distributed as dist
+
+    values = torch.ones(1 << 20)
+    started = []
+    end = torch.autograd.profiler.profile.__exit__
+
+    def told_end(self, *error):
+        with Path(os.environ["TOLD"]).open("a") as file:
+            file.write(f"{all(work.is_completed() for work in started)}\n")
+        return end(self, *error)
+
+    torch.autograd.profiler.profile.__exit__ = told_end
+
+    def step():
+        for work in started:
+            work.wait()
+        time.sleep(0.1 * rank)  # rank 0 has its part of the step behind it, and not the collective
+        started[:] = [dist.all_reduce(values, async_op=True)]
+
+    return step
+
+
 def make_nothing(rank, world_size):
     return None
 
 
-def _measure(make, folder, *, timeout_s=LIMIT_S, **settings):
+def _measure(make, folder, *, timeout_s=LIMIT_S, options=QUICK, **settings):
     return measure_ddp(
         make,
         2,
-        options=QUICK,
+        options=options,
         device="cpu",
         trace_dir=folder,
         stem="test_it[1]",
@@ -249,6 +275,16 @@ def test_the_span_of_the_last_collective_ends_when_the_collective_does(tmp_path)
         # The first may have been begun by the step before the profiler; the last must be there.
         assert len(spans) >= STEPS
         assert not [e for e in spans if str(e["args"].get("finished", True)).lower() == "false"]
+
+
+def test_no_profiler_ends_before_a_collective_that_began_under_it(tmp_path, monkeypatch):
+    told = tmp_path / "told"
+    monkeypatch.setenv("TOLD", str(told))
+    options = replace(QUICK, breakdown=True, trend_steps=2)
+    _measure(make_left_running, tmp_path, options=options)
+    # On either rank: the lead-in and the recorded steps, the memory pass' own two, and two steps
+    # of the trend. One that ended too early would corrupt the memory of the process.
+    assert told.read_text().split() == ["True"] * 12
 
 
 def make_on_gpu(rank, world_size):

@@ -78,32 +78,34 @@ def memory_by_category(
         How many steps to record, and to follow the level over (0: not at all).
     """
     with garbage_collection_off():
-        _lead_in(workload, device)
+        _lead_in(workload, device, coordinator)
         coordinator.barrier()
-        found = categorized(_record(workload, device, steps))
+        found = categorized(_record(workload, device, steps, coordinator))
         if trend_steps:
-            levels, growth = trend(workload, device, trend_steps)
+            levels, growth = trend(workload, device, trend_steps, coordinator)
             found = replace(found, levels=levels, growth=growth)
     return found
 
 
-def _lead_in(workload: Workload, device: torch.device) -> None:
+def _lead_in(workload: Workload, device: torch.device, coordinator: Coordinator) -> None:
     """One step that only tells torch the sizes of what the next ones will free."""
     if device.type == "cpu":
-        with memory_profile():
+        with memory_profile(coordinator):
             workload()
     else:
         workload()
 
 
-def _record(workload: Workload, device: torch.device, steps: int) -> Recorded:
+def _record(
+    workload: Workload, device: torch.device, steps: int, coordinator: Coordinator
+) -> Recorded:
     """The steps, with the identities that were seen before, in and after them."""
     torch = import_torch()
     gc.collect()
     before = identities(device, workload.step)
     held = _held(torch, device, before)
     seen: list[Identities] = []
-    with memory_profile(record_shapes=True) as profile, ExitStack() as stack:
+    with memory_profile(coordinator, record_shapes=True) as profile, ExitStack() as stack:
         _watch_modules(torch, stack)
         note = _watch_optimizers(torch, stack, device, seen)
         begin_ns = time_ns()

@@ -14,7 +14,9 @@ from typing import TYPE_CHECKING, Any
 
 from gpuperf_analyzers.memory_block import Cause
 from gpuperf_analyzers.memory_categories import Event, causes_of
+from pytest_gpuperf.recording.coordination import SOLO, Coordinator
 from pytest_gpuperf.recording.errors import import_torch
+from pytest_gpuperf.recording.in_flight import collectives_closed
 from pytest_gpuperf.recording.memory import alive_bytes
 from pytest_gpuperf.recording.memory_tree import walk
 from pytest_gpuperf.recording.profiler_conflicts import further_profilers_refused
@@ -26,19 +28,23 @@ if TYPE_CHECKING:
 
 
 @contextmanager
-def memory_profile(**more: Any) -> Iterator[Any]:
-    """The profiler of torch with memory events, by the CPU's activity alone: kernels are no use."""
+def memory_profile(coordinator: Coordinator = SOLO, **more: Any) -> Iterator[Any]:
+    """The profiler of torch with memory events, by the CPU's activity alone: kernels are no use.
+
+    It ends when the collectives of all ranks of `coordinator` have.
+    """
     profiler = import_torch().profiler
     activities = [profiler.ProfilerActivity.CPU]
     with (
         profiler.profile(activities=activities, profile_memory=True, **more) as profile,
         further_profilers_refused(),
+        collectives_closed(coordinator.barrier),
     ):
         yield profile
 
 
 def trend(
-    workload: Workload, device: torch.device, steps: int
+    workload: Workload, device: torch.device, steps: int, coordinator: Coordinator = SOLO
 ) -> tuple[tuple[int, ...], tuple[Cause, ...]]:
     """Bytes alive after each of `steps` steps, and by place what they made that stayed.
 
@@ -49,7 +55,7 @@ def trend(
     levels: list[int] = []
     alive: dict[int, tuple[int, Event]] = {}
     for number in range(steps):
-        with memory_profile() as profile:
+        with memory_profile(coordinator) as profile:
             workload()
             gc.collect()  # dead cycles are garbage, not growth
         roots = profile.profiler.kineto_results.experimental_event_tree()

@@ -8,11 +8,12 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from time import sleep, time_ns
+from time import time_ns
 from typing import TYPE_CHECKING, Any, BinaryIO, cast
 
 from pytest_gpuperf.recording.counter_tracks import MakeEvents, copy_with_events
 from pytest_gpuperf.recording.errors import RecordingError, import_torch
+from pytest_gpuperf.recording.in_flight import collectives_closed
 from pytest_gpuperf.recording.profiler_conflicts import further_profilers_refused
 
 if TYPE_CHECKING:
@@ -25,7 +26,6 @@ Counters = Callable[[int, int], Sequence[Mapping[str, Any]]]
 
 STEP_NAME = "ProfilerStep"
 METADATA_KEY = "gpuperf"
-_SPAN_CLOSE_S = 0.05
 
 
 def profile_steps(
@@ -50,7 +50,8 @@ def profile_steps(
     path
         ``.json`` or ``.json.gz``; it appears whole or not at all.
     barrier
-        Called before recording begins, so that the ranks' traces begin together.
+        Called before recording begins, so that the ranks' traces begin together, and before it
+        ends, so that no collective is left running.
     counters
         Makes counter events to go along.
     """
@@ -77,7 +78,7 @@ def profile_steps(
         profile_memory=True,
     )
     if device.type == "cpu":
-        _lead_in(torch, workload)
+        _lead_in(torch, workload, barrier)
     # Step spans are our own, so that setup and teardown stay outside them.
     profiler.record_steps = False
     with profiler, further_profilers_refused():
@@ -89,24 +90,30 @@ def profile_steps(
         begin_ns = time_ns()
         profiler.step()
         for number in range(1, steps + 1):
-            _annotated_step(torch, workload, number)
-            if number == steps:
-                _synchronize(torch, device)
-                _let_collectives_close(torch)
+            if number < steps:
+                _annotated_step(torch, workload, number)
+            else:  # what it waits for after the last step is in no step, and in no window
+                with collectives_closed(barrier):
+                    _annotated_step(torch, workload, number)
+                    _synchronize(torch, device)
                 complete = True
             profiler.step()
     if not path.is_file():
         raise RecordingError(f"gpuperf: the profiler ended without a trace for {path}")
 
 
-def _lead_in(torch: Any, workload: Workload) -> None:
+def _lead_in(torch: Any, workload: Workload, barrier: Callable[[], None]) -> None:
     """One step in a session of its own, so that the next one sees its memory freed.
 
     On a CPU torch knows the size of a freed block only if a profiler saw it allocated. What one
     step leaves for the next to free, such as gradients, would otherwise count twice.
     """
     cpu = [torch.profiler.ProfilerActivity.CPU]
-    with torch.profiler.profile(activities=cpu, profile_memory=True), further_profilers_refused():
+    with (
+        torch.profiler.profile(activities=cpu, profile_memory=True),
+        further_profilers_refused(),
+        collectives_closed(barrier),
+    ):
         workload()
 
 
@@ -124,18 +131,6 @@ def _synchronize(torch: Any, device: torch.device) -> None:
     """Let a GPU finish, so that no kernel's launch and run fall on two sides of a boundary."""
     if device.type == "cuda":
         torch.cuda.synchronize(device)
-
-
-def _let_collectives_close(torch: Any) -> None:
-    """Wait until the spans of the last collectives have surely been closed.
-
-    gloo's worker tells the waiting thread that a collective is done before it closes the span;
-    were the profiler stopped in between, the span would last until that stop. After the last
-    step the wait is in no step, and in no window.
-    """
-    distributed = torch.distributed
-    if distributed.is_available() and distributed.is_initialized():
-        sleep(_SPAN_CLOSE_S)
 
 
 @contextmanager

@@ -31,6 +31,8 @@ _ASK_S = 0.5
 """How often a rank at work asks whether another one has raised."""
 _GRACE_S = 1.0
 """How long it may go on then: it may be the cause."""
+_ENDED_S = 10.0
+"""How long the thread that watches has to come back from the store or from aborting groups."""
 _ABORTED_S = 1e6
 """Added to the time of an error that came after the group was aborted: the others come first."""
 _BROKEN_KEY = "gpuperf/broken"
@@ -97,11 +99,14 @@ class Exchange:
     @contextmanager
     def watching(self) -> Iterator[None]:
         """Hold the time limit over the block, which works and then swaps."""
-        threading.Thread(target=self._watch, name="gpuperf-time-limit", daemon=True).start()
+        watch = threading.Thread(target=self._watch, name="gpuperf-time-limit", daemon=True)
+        watch.start()
         try:
             yield
         finally:
             self.over.set()
+            # Ended within the store's code when the interpreter ends, it would abort the process.
+            watch.join(_ENDED_S)
 
     def swap(self, result: dict[str, Any]) -> list[RankOutcome]:
         """The outcomes of all ranks, from each one's `result` or what it left at the time limit.
