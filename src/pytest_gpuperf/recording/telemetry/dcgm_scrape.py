@@ -52,8 +52,12 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class _Change:
-    """When the exporter was first seen to show `values`."""
+    """When the exporter was first seen to show `values`, and last asked before that.
 
+    It began to show them somewhere in between: a busy machine may ask late.
+    """
+
+    after_ns: int
     at_ns: int
     values: dict[str, float] = field(default_factory=dict)
 
@@ -61,9 +65,11 @@ class _Change:
 class ScrapeReader:
     """Scrapes one exporter ten times a second, and keeps what changed of one device."""
 
-    def __init__(self, url: str, place: Place, first: dict[str, float]) -> None:
+    def __init__(
+        self, url: str, place: Place, first: dict[str, float], first_asked_ns: int
+    ) -> None:
         self._url, self._place = url, place
-        self._shown = first
+        self._shown, self._asked_ns = first, first_asked_ns
         self._changes: list[_Change] = []
         self._failure = ""
         self._stop = threading.Event()
@@ -77,7 +83,7 @@ class ScrapeReader:
 
     def window(self, begin_ns: int, end_ns: int) -> dict[str, Series]:
         """The values whose interval lies within the window, by metric."""
-        changes = [c for c in self._changes if begin_ns <= c.at_ns <= end_ns]
+        changes = [c for c in self._changes if begin_ns <= c.after_ns and c.at_ns <= end_ns]
         found: dict[str, Series] = {}
         for change in changes[_CHANGES_BEFORE:]:
             for name, value in metrics_in(change.values).items():
@@ -96,14 +102,16 @@ class ScrapeReader:
 
     def _read(self) -> None:
         while not self._stop.wait(POLL_S):
+            asked_ns = time.time_ns()
             try:
                 shown = _shown(self._url, self._place)
             except _FAILURES as error:
                 self._failure = f"{self._url} stopped answering: {error}"
                 continue
             if shown != self._shown:
-                self._changes.append(_Change(time.time_ns(), shown))
+                self._changes.append(_Change(self._asked_ns, time.time_ns(), shown))
                 self._shown = shown
+            self._asked_ns = asked_ns
 
 
 def metrics_in(shown: dict[str, float]) -> dict[str, float]:
@@ -116,6 +124,7 @@ def metrics_in(shown: dict[str, float]) -> dict[str, float]:
 @contextmanager
 def scrape_reader(url: str, place: Place) -> Iterator[ScrapeReader | str]:
     """What reads the device's counters at `url`, or the reason that nothing does."""
+    asked_ns = time.time_ns()
     try:
         first = _shown(url, place)
     except _FAILURES as error:
@@ -129,7 +138,7 @@ def scrape_reader(url: str, place: Place) -> Iterator[ScrapeReader | str]:
             "fields must have DCGM_FI_PROF_SM_ACTIVE and the like (blanks are no values)"
         )
     else:
-        reader = ScrapeReader(url, place, first)
+        reader = ScrapeReader(url, place, first, asked_ns)
         try:
             yield reader
         finally:

@@ -63,7 +63,7 @@ def test_a_gpu_without_gpm_is_read_through_dcgm(
     _installed(tmp_path, monkeypatch, row)
     nvml.set("gpm 0")
     with TelemetrySampler(["GPU-1"], dcgm=True) as sampler:
-        time.sleep(1.2)
+        time.sleep(1.6)
     found = telemetry_of(sampler)
     values = {name: summary["value"] for name, summary in found.values.items()}
     assert values["sm_active"] == pytest.approx(0.912)

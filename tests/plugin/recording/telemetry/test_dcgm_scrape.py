@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import socket
 import threading
 import time
@@ -141,6 +142,30 @@ def test_values_of_before_the_window_do_not_count(serve: Serve) -> None:
         begin = time.time_ns()
         found = seen(reader, begin)
     assert set(found["sm_active"].values) == {0.9}
+
+
+def test_a_change_before_the_window_that_is_seen_in_it_is_before_it(serve: Serve) -> None:
+    """Each scrape shows the mean between the two before it, and takes its time to come."""
+    asked: list[float] = []
+    busy_from = [math.inf]
+
+    def body(_: float) -> str:
+        asked.append(time.monotonic())
+        begin, end = [0.0, 0.0, *asked][-3:-1]
+        busy_s = max(0.0, end - max(begin, busy_from[0]))
+        mean = busy_s / (end - begin) if end > begin else 0.0
+        text = line("DCGM_FI_PROF_SM_ACTIVE", mean) + line("DCGM_FI_DEV_TOTAL", len(asked))
+        time.sleep(0.3)
+        return text
+
+    with scrape_reader(serve(body), Place("GPU-1")) as reader:
+        assert not isinstance(reader, str), reader
+        while len(asked) < 3:
+            time.sleep(0.005)
+        busy_from[0] = time.monotonic()
+        begin = time.time_ns()  # the third scrape is under way
+        found = seen(reader, begin)
+    assert set(found["sm_active"].values) == {1.0}
 
 
 def test_an_exporter_that_refreshes_too_slowly_is_told(nvml: FakeNvml, serve: Serve) -> None:

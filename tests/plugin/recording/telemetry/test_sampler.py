@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -67,10 +68,12 @@ def test_a_window_of_a_second_gives_every_metric_in_its_unit(nvml: FakeNvml) -> 
     assert values["dram_bandwidth"] == pytest.approx(0.5 * 3352.32)
     assert values["nvlink_rx"] == pytest.approx(1000 * 2**20 / 1e9)  # from MiB/s
     energy = found.values["energy_per_step"]
-    # 13 calls in 1.3 s at 400 W: 40 J each.
-    assert energy["min"] <= 40 * 1.05
-    assert energy["max"] >= 40
-    assert energy["value"] == pytest.approx(40, rel=0.1)
+    # 13 calls in 1.3 s at 400 W: 40 J each. A busy machine wakes us later.
+    joules = 400 * values["window"] / 13
+    assert joules >= 40
+    assert energy["min"] <= joules * 1.05
+    assert energy["max"] >= joules
+    assert energy["value"] == pytest.approx(joules, rel=0.1)
 
 
 def test_the_achieved_rate_and_the_cost_are_told_and_bounded(nvml: FakeNvml) -> None:
@@ -79,9 +82,11 @@ def test_the_achieved_rate_and_the_cost_are_told_and_bounded(nvml: FakeNvml) -> 
     assert found["sampler_rate"]["max"] == 50  # asked for
     assert 10 <= found["sampler_rate"]["value"] <= 51
     assert found["sampler_cost"]["value"] < 0.01
-    assert found["window"]["value"] == pytest.approx(1.5, rel=0.1)
-    # What takes the driver 20 ms is asked at 2 Hz: once to open and twice in the window.
-    assert nvml.calls("nvmlDeviceGetPcieThroughput") == 2 * 3
+    window_s = found["window"]["value"]
+    assert window_s >= 1.5
+    # What takes the driver 20 ms is asked, both ways, to open and then each half second at most.
+    asked = nvml.calls("nvmlDeviceGetPcieThroughput")
+    assert 2 * 2 <= asked <= 2 * (1 + window_s / 0.5)
 
 
 def test_gpm_samples_are_never_closer_than_the_hardware_refreshes_them(nvml: FakeNvml) -> None:
@@ -95,9 +100,12 @@ def test_gpm_samples_are_never_closer_than_the_hardware_refreshes_them(nvml: Fak
 def test_a_window_below_a_second_is_too_short_for_every_metric(nvml: FakeNvml) -> None:
     nvml.set("gpm_2 91", "reasons 64")
     found = watched(0.3, calls=3)
+    window_s = found.values["window"]["value"]
+    assert 0.3 <= window_s < 1
+    too_short = f"window-too-short: {window_s:.2g} s were watched"
     for name in TELEMETRY - HOPPER_ONLY - {"step_cycles", "fp64_active", "fp32_active",
                                            "fp16_active", "nvlink_rx", "nvlink_tx"}:  # fmt: skip
-        assert found.absent[name].startswith("window-too-short: 0.3"), name
+        assert found.absent[name].startswith(too_short), name
     assert found.absent["sm_active"].startswith("window-too-short")
     # A longer window would not make the device have it.
     assert found.absent["tensor_active"] == "NVML says: Not Supported"
@@ -225,7 +233,15 @@ def test_a_driver_that_answers_late_is_not_taken_for_the_whole_window(
     nvml: FakeNvml, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sampler_module, "_READY_S", 0.0)
+    answers, open_board = threading.Event(), sampler_module.open_board
+
+    def late(*arguments: object) -> object:
+        assert answers.wait(60)
+        return open_board(*arguments)
+
+    monkeypatch.setattr(sampler_module, "open_board", late)
     with TelemetrySampler(["GPU-1"]) as sampler:
+        answers.set()
         time.sleep(0.2)
     found = telemetry_of(sampler, calls=2)
     assert found.values == {}
