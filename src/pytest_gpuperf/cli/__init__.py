@@ -32,6 +32,8 @@ COMMANDS = {
 
 _BROKEN_PIPE = 141
 """What a shell reports for a process that SIGPIPE ended."""
+_INTERRUPTED = 130
+"""What a shell reports for a process that Ctrl-C ended."""
 _FAILED = 2
 """The exit status of input that cannot be read, and of output that cannot be written."""
 
@@ -58,7 +60,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         sys.stderr.write(f"gpuperf: {error.strerror or error}{_of(error)}\n")
         return _FAILED
     except KeyboardInterrupt:
-        return 130
+        sys.stderr.write("gpuperf: interrupted\n")
+        return _INTERRUPTED
     except DeclarationError as error:
         sys.stderr.write(f"{error}\n")
         return 2

@@ -17,6 +17,7 @@ from pytest_gpuperf.cli.inputs import (
     complain,
     read_inputs,
     reading,
+    status_of,
     whole_number,
 )
 from pytest_gpuperf.cli.json_output import print_json
@@ -34,7 +35,7 @@ TOP = 10
 
 
 def run(argv: Sequence[str]) -> int:
-    """Print the analysis: 0, or 2 where an input could not be read."""
+    """Print the analysis: 0; 2 where an input could not be read, 130 after Ctrl-C."""
     parser = _parser()
     args = parser.parse_args(argv)
     of_the_whole = (args.step, args.rank, args.mark, args.nccl_log, args.html, args.perfetto)
@@ -90,7 +91,7 @@ def _traces(args: argparse.Namespace) -> int:
     elif args.csv:
         _write_csv(found)
     elif args.html is not None:
-        return max(write_html(traces, found, args.html), USAGE if found.failed else 0)
+        return max(write_html(traces, found, args.html), status_of(found.failed))
     else:
         from pytest_gpuperf.cli.views import print_set
 
@@ -98,7 +99,7 @@ def _traces(args: argparse.Namespace) -> int:
     marked = 0 if args.mark is None else write_marked(traces, found, args.mark)
     if args.perfetto is not None:
         marked = max(marked, write_perfetto(traces, found, args.perfetto))
-    return USAGE if found.failed else marked
+    return status_of(found.failed) or marked
 
 
 def _snapshots(

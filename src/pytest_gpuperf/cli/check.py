@@ -18,9 +18,17 @@ from gpuperf_analyzers.limits import (
 )
 from gpuperf_analyzers.registry import load_metrics, plugin_manager
 from pytest_gpuperf.cli.foreign import check, which_are_foreign
-from pytest_gpuperf.cli.inputs import USAGE, add_inputs, complain, read_inputs, reading
+from pytest_gpuperf.cli.inputs import (
+    USAGE,
+    add_inputs,
+    complain,
+    read_inputs,
+    reading,
+    status_of,
+)
 from pytest_gpuperf.cli.json_output import print_json
 from pytest_gpuperf.cli.limit_options import CheckParser, add_limit_options
+from pytest_gpuperf.cli.partial import analyzed
 
 if TYPE_CHECKING:
     from gpuperf_analyzers.set_analysis import SetAnalysis
@@ -30,7 +38,11 @@ _PROFILED = "under the profiler"
 
 
 def run(argv: Sequence[str]) -> int:
-    """Print a line for each limit: 0 fine, 1 FAIL or INVALID, 2 usage or unreadable input."""
+    """Print a line for each limit: 0 fine, 1 FAIL or INVALID, 2 usage or unreadable input.
+
+    After Ctrl-C the limits are judged on the ranks that were done, and the status is 130: a limit
+    that these keep may still be broken by another.
+    """
     manager = plugin_manager()
     metrics = load_metrics(manager)
     parser = _parser()
@@ -54,9 +66,8 @@ def run(argv: Sequence[str]) -> int:
     if traces is None:
         return USAGE
     from gpuperf_analyzers.registry import load_config
-    from gpuperf_analyzers.set_analysis import analyze_set
 
-    found = analyze_set(traces, load_config(manager))
+    _, found = analyzed(traces, load_config(manager))
     judged = judge(
         found.values,
         limits,
@@ -69,9 +80,7 @@ def run(argv: Sequence[str]) -> int:
         print_json(document(found, judged, verdict))
     else:
         _print(found, judged, verdict)
-    if found.failed:
-        return USAGE
-    return 1 if verdict.fails(strict=args.strict) else 0
+    return status_of(found.failed) or (1 if verdict.fails(strict=args.strict) else 0)
 
 
 def _parser() -> argparse.ArgumentParser:

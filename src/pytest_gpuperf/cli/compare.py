@@ -11,14 +11,17 @@ from gpuperf_analyzers.display import harmless, show
 from gpuperf_analyzers.limits import Judgement, LimitError, Verdict, parse_limits, worst
 from gpuperf_analyzers.registry import load_metrics, plugin_manager
 from pytest_gpuperf.cli.inputs import (
+    INTERRUPTED,
     USAGE,
     add_reading,
     complain,
+    interrupted,
     read_inputs,
     reading,
     whole_number,
 )
 from pytest_gpuperf.cli.json_output import print_json
+from pytest_gpuperf.cli.partial import analyzed
 from pytest_gpuperf.cli.snapshots import compare as compare_snapshots
 from pytest_gpuperf.cli.snapshots import which_are_snapshots
 
@@ -42,7 +45,7 @@ class Side:
 
 
 def run(argv: Sequence[str]) -> int:
-    """Print what changed: 0 fine, 1 FAIL or INVALID, 2 usage or unreadable input."""
+    """Print what changed: 0 fine, 1 FAIL or INVALID, 2 usage or unreadable input, 130 Ctrl-C."""
     parser = _parser()
     args = parser.parse_args(argv)
     named = (args.before, args.after)
@@ -63,8 +66,12 @@ def run(argv: Sequence[str]) -> int:
     from gpuperf_analyzers.registry import load_config
 
     config = load_config(manager)
-    sides = [_read(path, config, args) for path in (args.before, args.after)]
-    before, after = sides
+    try:
+        before, after = (_read(path, config, args) for path in (args.before, args.after))
+    except KeyboardInterrupt:
+        # Some ranks of one side against all of the other would be no comparison.
+        complain("interrupted: nothing is compared")
+        return INTERRUPTED
     if before is None or after is None:
         return USAGE
     from gpuperf_analyzers.diff import diff
@@ -143,19 +150,29 @@ def _regressions(written: Sequence[str]) -> dict[str, object]:
 
 
 def _read(path: str, config: Config, args: argparse.Namespace) -> Side | None:
-    """One side; None, after a line that says why, where there is nothing to compare."""
+    """One side; None, after a line that says why, where there is nothing to compare.
+
+    Raises
+    ------
+    KeyboardInterrupt
+        Ctrl-C left some of its ranks out.
+    """
     traces = read_inputs([path], **reading(args))
     if traces is None:
         return None
+    if interrupted(traces.failed):
+        raise KeyboardInterrupt
     from gpuperf_analyzers.diff import op_table
-    from gpuperf_analyzers.set_analysis import analyze_set
 
     try:
         table = op_table(traces, config)
     except ValueError as error:
         complain(str(error))
         return None
-    return Side(path, analyze_set(traces, config), table)
+    _, found = analyzed(traces, config)
+    if interrupted(found.failed):
+        raise KeyboardInterrupt
+    return Side(path, found, table)
 
 
 def _invalid(before: Side, after: Side) -> dict[str, str]:

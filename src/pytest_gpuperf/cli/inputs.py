@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from gpuperf_analyzers.display import harmless
@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 
 USAGE = 2
 """Exit status of wrong usage and of input that cannot be read."""
+INTERRUPTED = 130
+"""Exit status of work that Ctrl-C ended, as a shell reports it; what was done is told."""
 
 
 def add_inputs(parser: argparse.ArgumentParser) -> None:
@@ -86,7 +88,8 @@ def read_inputs(
 ) -> TraceSet | None:
     """The traces of `paths` as one set; None, after a line for each file, where none can be read.
 
-    A file of a set that cannot be read is said and left out.
+    A file of a set that cannot be read is said and left out. Ctrl-C leaves those that were read,
+    after one line that says how many.
     """
     from gpuperf_analyzers.trace import TraceError, read_traces
     from gpuperf_analyzers.trace.files import find_traces
@@ -102,9 +105,40 @@ def read_inputs(
     except TraceError as error:
         complain(str(error))
         return None
-    for message in found.failed.values():
+    unread = [message for message in found.failed.values() if not _of_an_interrupt(message)]
+    for message in unread:
         complain(message)
+    if len(unread) < len(found.failed):
+        complain(f"interrupted: {len(found.traces)} of {len(files)} files are read")
     return found if found.traces else None
+
+
+def interrupted(failed: Mapping[str, str]) -> bool:
+    """Whether Ctrl-C is why some of what is in ``failed`` is there."""
+    return any(map(_of_an_interrupt, failed.values()))
+
+
+def status_of(failed: Mapping[str, str]) -> int:
+    """The exit status of a set that lacks `failed`: 0; 130 after Ctrl-C, 2 for unreadable files."""
+    if interrupted(failed):
+        return INTERRUPTED
+    return USAGE if failed else 0
+
+
+def _of_an_interrupt(message: str) -> bool:
+    """Whether it is what the analyzers say of a trace that Ctrl-C kept them from."""
+    return message.endswith((": not read: interrupted", ": not analyzed: interrupted"))
+
+
+def _processes(files: int) -> int:
+    """How many processes read `files` where nobody said.
+
+    Ranks cost an interpreter with all its imports each, and memory for as many traces at once.
+    """
+    if files > 1:
+        return 1
+    mine = getattr(os, "sched_getaffinity", None)
+    return min(len(mine(0)) if mine else os.cpu_count() or 1, _MOST_FOR_ONE)
 
 
 def complain(message: str) -> None:

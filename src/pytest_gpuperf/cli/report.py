@@ -7,7 +7,14 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pytest_gpuperf.cli.inputs import USAGE, add_reading, complain, read_inputs, reading
+from pytest_gpuperf.cli.inputs import (
+    USAGE,
+    add_reading,
+    complain,
+    read_inputs,
+    reading,
+    status_of,
+)
 from pytest_gpuperf.cli.partial import analyzed
 
 if TYPE_CHECKING:
@@ -17,7 +24,7 @@ DEFAULT_NAME = "report.html"
 
 
 def run(argv: Sequence[str]) -> int:
-    """Write the page: 0, or 2 where an input is not in it or the page cannot be written."""
+    """Write the page: 0; 2 where an input is not in it or nothing is written, 130 Ctrl-C."""
     parser = _parser()
     args = parser.parse_args(argv)
     if args.schema:
@@ -65,7 +72,7 @@ def _page(args: argparse.Namespace) -> tuple[Page, int] | None:
     if traces is None:
         return None
     traces, found = analyzed(traces, config)
-    return page_of_traces(traces, found, config), USAGE if found.failed else 0
+    return page_of_traces(traces, found, config), status_of(found.failed)
 
 
 def _beside(paths: Sequence[str]) -> Path:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from pytest_gpuperf.cli.inputs import USAGE, complain
+from pytest_gpuperf.cli.inputs import USAGE, complain, status_of
 from pytest_gpuperf.cli.json_output import print_json
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ def report_span(traces: TraceSet, name: str, *, as_json: bool) -> int:
         print_json(document)
     else:
         _print(name, found, config)
-    return USAGE if traces.failed else 0
+    return status_of(traces.failed)
 
 
 def _others(traces: TraceSet, name: str) -> str:
