@@ -9,13 +9,13 @@ process took a core from one of ours does not count where enough others do.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 from pytest_gpuperf.mamf.ranges import Grid, Shape
+from pytest_gpuperf.recording.capacity import available_bytes
 from pytest_gpuperf.recording.cpu_peak import cores_lost
 from pytest_gpuperf.recording.errors import RecordingError, import_torch
 from pytest_gpuperf.recording.l2_cache import flushed
@@ -156,7 +156,7 @@ class MatmulTimer:
         size = _BYTES[self._dtype]
         # fp8 operands are made from bf16 ones, and the product is bf16.
         need = (m * k + k * n) * (3 if self._dtype == "fp8" else size) + m * n * max(size, 2)
-        free = _free_bytes(self._device)
+        free = available_bytes(self._device)
         if free is None or need <= free:
             return ""
         return f"needs {need / 2**30:.1f} GiB of memory, {free / 2**30:.1f} GiB are free"
@@ -247,15 +247,3 @@ def _fp8(torch: Any, device: torch.device) -> Any:
         if name.startswith("gfx94"):
             return torch.float8_e4m3fnuz
     return torch.float8_e4m3fn
-
-
-def _free_bytes(device: torch.device) -> int | None:
-    """Bytes that could be allocated now; None where unknown."""
-    if device.type == "cuda":
-        cuda = import_torch().cuda
-        cached = cuda.memory_reserved(device) - cuda.memory_allocated(device)
-        return int(cuda.mem_get_info(device)[0] + cached)
-    try:
-        return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    except (ValueError, OSError, AttributeError):
-        return None

@@ -58,14 +58,14 @@ def ready(fn: object, device: Callable[[], torch.device]) -> Ready:
     Raises
     ------
     UnavailableError
-        The workload cannot run on this device or machine.
+        The workload cannot run on this device or machine, or does not fit into its memory.
     WrongResultError
         It computes something else than its reference.
     ValueError
         `fn` cannot be called.
     """
     if is_workload(fn):
-        prepared = fn.build(device())
+        prepared = fn.on(device())
         if prepared.check is not None:
             prepared.check()
         return Ready(prepared.step, fn.declared(), fn.notes, prepared.untimed)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from pytest_gpuperf.recording.errors import import_torch
 from pytest_gpuperf.workloads.dtypes import SIZES, rounding, values
+from pytest_gpuperf.workloads.room import WIDE, made
 from pytest_gpuperf.workloads.workload import Prepared, Workload, close, one_of, whole
 
 if TYPE_CHECKING:
@@ -60,6 +61,12 @@ def convolution(
         dtype=dtype,
         flop_formula="2·B·S²·O·(I/g)·F²",
         byte_formula="s·(B·I·S² + O·(I/g)·F² + B·O·S²)",
+        peak_bytes=max(
+            made(dtype, image * inputs, weight),
+            # The first image's first group is checked in float64.
+            SIZES[dtype] * (image * (inputs + outputs) + weight)
+            + WIDE * (side**2 * (inputs + outputs) + weight) // groups,
+        ),
     )
 
 

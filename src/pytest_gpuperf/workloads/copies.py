@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from pytest_gpuperf.recording.errors import import_torch
 from pytest_gpuperf.workloads.dtypes import SIZES, torch_dtype, values
+from pytest_gpuperf.workloads.room import COMPARED, WIDE, made
 from pytest_gpuperf.workloads.workload import (
     Prepared,
     UnavailableError,
@@ -53,6 +54,7 @@ def copy(n: int, *, kind: str = "copy", dtype: str = "fp32") -> Workload:
         bytes=PASSES[kind] * SIZES[dtype] * n,
         dtype=dtype,
         byte_formula="p·s·n; p = 1 fill, read; 2 copy, scale; 3 add, triad",
+        peak_bytes=_peak(n, kind, dtype),
     )
 
 
@@ -72,7 +74,21 @@ def host_to_device(n_bytes: int, *, pinned: bool = True) -> Workload:
         build=partial(_build_transfer, n_bytes, pinned),
         bytes=n_bytes,
         byte_formula="n",
+        peak_bytes=n_bytes,
     )
+
+
+def _peak(n: int, kind: str, dtype: str) -> int:
+    """Three arrays of n elements; two of them in float64, and the comparison, while it is checked.
+
+    A sum is one number and needs no third array; a copy's reference is there already.
+    """
+    arrays = 3 * SIZES[dtype] * n
+    wide = 0 if dtype == "fp64" else WIDE * n
+    if kind == "read":
+        return max(made(dtype, n, n), arrays, 2 * SIZES[dtype] * n + 2 * wide)
+    compared = COMPARED * n - (WIDE * n if kind == "copy" else 0) - (0 if wide else WIDE * n)
+    return max(made(dtype, n, n), arrays + 2 * wide + compared)
 
 
 def _build(n: int, kind: str, dtype: str, device: torch.device) -> Prepared:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from pytest_gpuperf.recording.errors import import_torch
 from pytest_gpuperf.workloads.compiled import compiled
 from pytest_gpuperf.workloads.dtypes import SIZES, values
+from pytest_gpuperf.workloads.room import COMPARED, WIDE, made
 from pytest_gpuperf.workloads.triton_here import require_triton
 from pytest_gpuperf.workloads.workload import Prepared, Workload, close, one_of, whole
 
@@ -50,6 +51,7 @@ def elementwise(n: int, *, form: str = "eager", dtype: str = "fp32") -> Workload
         items=n,
         dtype=dtype,
         byte_formula="2·s·n",
+        peak_bytes=_peak(n, dtype),
     )
 
 
@@ -57,6 +59,13 @@ def eager(x: Any) -> Any:
     """ELU op by op."""
     torch = import_torch()
     return torch.where(x > 0, x, torch.exp(x) - 1)
+
+
+def _peak(n: int, dtype: str) -> int:
+    """Input and result; the input in float64, and the comparison, while it is checked."""
+    same = dtype == "fp64"
+    checked = (0 if same else WIDE) + COMPARED - (WIDE if same else 0)
+    return max(made(dtype, n), (2 * SIZES[dtype] + checked) * n)
 
 
 def _build(n: int, dtype: str, form: str, device: torch.device) -> Prepared:

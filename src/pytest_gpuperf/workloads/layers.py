@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from pytest_gpuperf.recording.errors import import_torch
 from pytest_gpuperf.workloads.dtypes import SIZES, rounding, values
+from pytest_gpuperf.workloads.room import WIDE, made
 from pytest_gpuperf.workloads.workload import Prepared, Workload, close, one_of, whole
 
 if TYPE_CHECKING:
@@ -38,6 +39,7 @@ def mlp(batch: int, width: int, hidden: int, *, dtype: str = "fp32") -> Workload
         dtype=dtype,
         flop_formula="4·B·W·H",
         byte_formula="s·(2·B·W + 2·W·H)",
+        peak_bytes=_mlp_peak(batch, width, hidden, dtype),
     )
 
 
@@ -88,7 +90,29 @@ def transformer_layer(
         dtype=dtype,
         flop_formula="8·B·S·W² + 4·B·S²·W + 4·B·S·W·H",
         byte_formula="s·(2·B·S·W + 4·W² + 2·W·H)",
+        peak_bytes=_layer_peak(tokens, width, hidden, dtype),
     )
+
+
+def _mlp_peak(batch: int, width: int, hidden: int, dtype: str) -> int:
+    """Input and weights, and the weights in float64 or two results of the step beside."""
+    size, weights = SIZES[dtype], 2 * width * hidden
+    step = batch * max(2 * hidden, hidden + width)
+    checked = 0 if dtype == "fp64" else WIDE * weights
+    return max(
+        made(dtype, batch * width, width * hidden, width * hidden),
+        size * (batch * width + weights) + max(checked, size * step),
+    )
+
+
+def _layer_peak(tokens: int, width: int, hidden: int, dtype: str) -> int:
+    """Input and weights, the weights in float64, and what the step has at its activation.
+
+    That is the sum, the norm, q, k and v, the mixed values, and the activation's input and result.
+    """
+    size, weights = SIZES[dtype], 4 * width**2 + 2 * width * hidden
+    wide = 0 if dtype == "fp64" else WIDE * weights
+    return size * (tokens * width + weights) + wide + size * tokens * (6 * width + 2 * hidden)
 
 
 def _weight(rows: int, columns: int, device: torch.device, dtype: str, seed: int) -> Any:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from pytest_gpuperf.workloads.compiled import compiled
 from pytest_gpuperf.workloads.dtypes import SIZES, values
+from pytest_gpuperf.workloads.room import COMPARED, WIDE, made
 from pytest_gpuperf.workloads.workload import Prepared, Workload, close, one_of, whole
 
 if TYPE_CHECKING:
@@ -50,6 +51,11 @@ def pointwise_chain(
         items=n,
         dtype=dtype,
         byte_formula="2·s·n",
+        peak_bytes=max(
+            made(dtype, n),
+            # Checked, the input scaled in float64 and its sum with the shifts are alive too.
+            (2 * SIZES[dtype] + WIDE + COMPARED) * n,
+        ),
         notes=(f"{1 if fused else links} passes over memory move {moved:,} bytes",),
     )
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from pytest_gpuperf.recording.errors import import_torch
 from pytest_gpuperf.workloads.dtypes import values
-from pytest_gpuperf.workloads.products import check_product
+from pytest_gpuperf.workloads.products import check_product, product_peak
 from pytest_gpuperf.workloads.triton_here import require_triton
 from pytest_gpuperf.workloads.workload import (
     Prepared,
@@ -67,6 +67,7 @@ def matmul_kernel(variant: str, m: int, n: int, k: int, *, language: str = "cuda
         flop_formula="2·M·N·K",
         byte_formula="4·(M·K + K·N + M·N)",
         counted=False,
+        peak_bytes=product_peak(m, n, k, "fp32"),
         notes=(why(variant, m, n, k),),
     )
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from pytest_gpuperf.recording.errors import import_torch
 from pytest_gpuperf.workloads.dtypes import SIZES, require_fp8, rounding, torch_dtype, values
+from pytest_gpuperf.workloads.room import WIDE, made
 from pytest_gpuperf.workloads.workload import Prepared, Workload, close, one_of, whole
 
 if TYPE_CHECKING:
@@ -54,7 +55,18 @@ def matmul(m: int, n: int, k: int, *, dtype: str = "fp32", layout: str = "nn") -
         dtype=dtype,
         flop_formula="2·M·N·K",
         byte_formula="s·(M·K + K·N) + o·M·N",
+        peak_bytes=product_peak(m, n, k, dtype),
     )
+
+
+def product_peak(m: int, n: int, k: int, dtype: str) -> int:
+    """Bytes while a product is made and checked: B in float64, or the result, beside A and B."""
+    operands = m * k + k * n
+    # The check turns fp8 into fp32, in which it can pick rows.
+    there = SIZES[dtype] * operands + (SIZES["fp32"] * operands if dtype == "fp8" else 0)
+    result = (2 if dtype == "fp8" else SIZES[dtype]) * m * n
+    again = 0 if dtype == "fp64" else WIDE * k * n
+    return max(made(dtype, m * k, k * n), there + max(again, result))
 
 
 def _build(m: int, n: int, k: int, dtype: str, layout: str, device: torch.device) -> Prepared:

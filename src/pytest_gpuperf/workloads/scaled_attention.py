@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from pytest_gpuperf.recording.errors import import_torch
 from pytest_gpuperf.workloads.dtypes import SIZES, rounding, values
+from pytest_gpuperf.workloads.room import WIDE, made
 from pytest_gpuperf.workloads.workload import (
     Prepared,
     UnavailableError,
@@ -88,8 +89,23 @@ def attention(
         dtype=dtype,
         flop_formula="4·B·H·Sq·Sk·D",
         byte_formula="2·s·B·H·D·(Sq + Sk)",
+        peak_bytes=_peak((batch, heads, rows, columns, width), dtype, backend),
         notes=notes,
     )
+
+
+def _peak(sizes: tuple[int, int, int, int, int], dtype: str, backend: str) -> int:
+    """q, k, v and the result; scores and probabilities where a backend writes them out.
+
+    The check has the first head in float64, and 64 rows of its scores.
+    """
+    batch, heads, rows, columns, width = sizes
+    size, all_heads = SIZES[dtype], batch * heads
+    q, k = all_heads * rows * width, all_heads * columns * width
+    scores = 2 * all_heads * rows * columns if backend in ("materialized", "math") else 0
+    wide = 0 if dtype == "fp64" else width * (rows + 2 * columns)
+    checked = WIDE * (wide + min(rows, _CHECKED_ROWS) * columns)
+    return max(made(dtype, q, k, k), size * (2 * q + 2 * k + scores) + checked)
 
 
 def _build(

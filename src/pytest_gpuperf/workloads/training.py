@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from pytest_gpuperf.recording.errors import import_torch
 from pytest_gpuperf.workloads.dtypes import require_fp8, values
+from pytest_gpuperf.workloads.room import WIDE, made
 from pytest_gpuperf.workloads.workload import (
     Prepared,
     Workload,
@@ -68,8 +69,21 @@ def training_step(
         items=batch,
         dtype=precision,
         flop_formula="12·L·B·W·H − 2·B·W·H",
+        peak_bytes=_peak(batch, width, hidden, blocks),
         notes=(_SCALER,) if precision == "fp16" else (),
     )
+
+
+def _peak(batch: int, width: int, hidden: int, blocks: int) -> int:
+    """Weights, batch and target in fp32; the check has them, and the gradients, in float64.
+
+    Beside both gradients' P values stand the weights, or, before the second gradients are there,
+    what their forward pass keeps.
+    """
+    weights = 2 * blocks * width * hidden
+    kept = batch * blocks * (hidden + width)
+    there = made("fp32", weights, 2 * batch * width)
+    return there + WIDE * (2 * weights + max(weights, kept))
 
 
 def _build(precision: str, sizes: tuple[int, ...], device: torch.device) -> Prepared:

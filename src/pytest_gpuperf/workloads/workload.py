@@ -70,6 +70,9 @@ class Workload:
     counted
         Whether torch's counter sees all of its FLOP; where it does, what is counted stands, and
         elsewhere ``flops`` is declared.
+    peak_bytes
+        Bytes alive at once on its device, at the least, while it is made, checked and called; a
+        device that has less is refused. None where only its user knows.
     notes
         What is to be known of it beside its numbers, told with every measurement.
     """
@@ -84,6 +87,7 @@ class Workload:
     flop_formula: str = ""
     byte_formula: str = ""
     counted: bool = True
+    peak_bytes: int | None = None
     notes: tuple[str, ...] = ()
 
     @property
@@ -97,11 +101,15 @@ class Workload:
         Raises
         ------
         UnavailableError
-            It cannot run there.
+            It cannot run there, or its tensors do not fit into the memory that is there.
         """
         from pytest_gpuperf.recording.devices import resolve_device
+        from pytest_gpuperf.workloads.room import require_room
 
-        return self.build(resolve_device(None if device is None else str(device)))
+        where = resolve_device(None if device is None else str(device))
+        if self.peak_bytes is not None:
+            require_room(self.name, self.peak_bytes, where)
+        return self.build(where)
 
     def check(self, device: str | torch.device | None = None) -> float | None:
         """Largest error of the result over what is allowed; None where there is no reference.

@@ -92,11 +92,11 @@ def test_a_shape_beyond_memory_is_a_failure_with_the_reason(
 ) -> None:
     """2·1024² operands and a product of float32: 12 MiB."""
     monkeypatch.setattr(timing, "cores_lost", lambda: 0)
-    monkeypatch.setattr(timing, "_free_bytes", lambda _: 11 * 2**20)
+    monkeypatch.setattr(timing, "available_bytes", lambda _: 11 * 2**20)
     timer = MatmulTimer(CPU, "fp32")
     assert timer.time((1024, 1024, 1024), 3) == ()
     assert "of memory" in timer.failures[1024, 1024, 1024]
-    monkeypatch.setattr(timing, "_free_bytes", lambda _: 12 * 2**20)
+    monkeypatch.setattr(timing, "available_bytes", lambda _: 12 * 2**20)
     assert len(timer.time((1024, 1024, 1024), 3)) == 3
 
 
