@@ -134,16 +134,20 @@ def _buckets(
     backward = phases(trace, found.device, config) == Phase.BACKWARD
     index: dict[int, int] = {}
     table = []
+    seen = -2
     for i, (row, step) in enumerate(zip(rows.tolist(), of_step.tolist(), strict=True)):
-        compute = found.rows[backward & (every == step)]
-        launched = compute if found.device == "cpu" else launches(trace)[compute]
+        if step != seen:
+            compute = found.rows[backward & (every == step)]
+            launched = compute if found.device == "cpu" else launches(trace)[compute]
+            ends = e.ts[compute] + e.dur[compute]
+            spans = intervals.union(e.ts[compute], ends)
+            seen = step
         before = (launched >= 0) & (e.ts[launched] < e.ts[call[i]])
-        start, end = int(e.ts[row]), int(e.end[row])
+        start, end = int(e.ts[row]), int(e.ts[row] + e.dur[row])
         ready = int(e.ts[call[i]])
         if found.device != "cpu" and before.any():
-            ready = max(ready, int(e.end[compute[before]].max()))
+            ready = max(ready, int(ends[before].max()))
         ready = min(ready, start)
-        spans = intervals.union(e.ts[compute], e.end[compute])
         left, left_at_start = (_after(spans, at) for at in (ready, start))
         exposed = calls[i].exposed_us
         table.append(

@@ -94,15 +94,18 @@ def sequences(
         return ()
     order = np.lexsort((rows, e.ts[launch], op))
     rows, op = rows[order], op[order]
+    begin = e.ts[rows]
+    end = begin + e.dur[rows]
     calls, first = np.unique(op, return_index=True)
+    last = [*first[1:].tolist(), len(rows)]
     table: dict[tuple[int, ...], list[int]] = {}
-    for call, run in zip(calls.tolist(), np.split(rows, first[1:]), strict=True):
-        if len(run) > 1:
-            key = (int(e.name[call]), *e.name[run].tolist())
+    for call, i, j in zip(calls.tolist(), first.tolist(), last, strict=True):
+        if j - i > 1:
+            key = (int(e.name[call]), *e.name[rows[i:j]].tolist())
             row = table.setdefault(key, [0, 0, 0])
             row[0] += 1
-            row[1] += int(e.dur[run].sum())
-            row[2] += int(e.end[run].max() - e.ts[run].min())
+            row[1] += int((end[i:j] - begin[i:j]).sum())
+            row[2] += int(end[i:j].max() - begin[i:j].min())
     found_sequences = (
         KernelSequence(
             trace.strings[key[0]], tuple(trace.strings[k] for k in key[1:]), count,
