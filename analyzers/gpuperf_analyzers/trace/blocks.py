@@ -9,26 +9,31 @@ from __future__ import annotations
 
 import contextlib
 
-import msgspec
-
-from gpuperf_analyzers.trace import schema
 from gpuperf_analyzers.trace.bounds import Bounds
-from gpuperf_analyzers.trace.columns import DigitsNeeded, EventColumns
+from gpuperf_analyzers.trace.columns import DECODE_ERRORS, EventColumns
+from gpuperf_analyzers.trace.crew import Crew
 from gpuperf_analyzers.trace.damage import Damage
 from gpuperf_analyzers.trace.model import TraceError
 from gpuperf_analyzers.trace.recovery import BOUNDARY_TRIES, Recovery
 from gpuperf_analyzers.trace.salvage import mend, next_event
 from gpuperf_analyzers.trace.text import Text
 
-_DECODE_ERRORS = (msgspec.MsgspecError, ValueError, RecursionError)
 _SPACE = b" \t\r\n"
 
 
 class EventList:
-    """Reads the events of one document into columns."""
+    """Reads the events of one document into columns, with the help of a crew if there is one."""
 
-    def __init__(self, text: Text, columns: EventColumns, bounds: Bounds, damage: Damage) -> None:
+    def __init__(
+        self,
+        text: Text,
+        columns: EventColumns,
+        bounds: Bounds,
+        damage: Damage,
+        crew: Crew | None = None,
+    ) -> None:
         self._text = text
+        self._crew = crew
         self._columns = columns
         self._bounds = bounds
         self._damage = damage
@@ -57,7 +62,7 @@ class EventList:
                 end, next_start = _boundary(chunk)
                 # One copy of the block: its text is not touched again where it decodes.
                 at = self._text.given - len(chunk) - len(pending)
-                if end > 0 and self._decode(
+                if end > 0 and self._take(
                     b"".join((b"[", pending, memoryview(chunk)[:end], b"]")), at - 1
                 ):
                     pending = chunk[next_start:]
@@ -81,23 +86,20 @@ class EventList:
             # Doubling, so that a long event is looked at twice on average.
             need = min(max(need, len(pending)), self._bounds.event)
 
+    def _take(self, block: bytes, at: int) -> bool:
+        """Give the block to another process if one is free for it, else decode it here."""
+        if self._crew is not None and self._crew.give(block, self._columns):
+            return True
+        return self._decode(block, at)
+
     def _decode(self, block: bytes, at: int | None = None) -> bool:
         """Decode the list `block` into the columns; False where it is none of whole events.
 
         `at` is where it stands in the text, as far as known.
         """
-        columns = self._columns
-        decoder = schema.exact_block_decoder if columns.exact else schema.block_decoder
-        try:
-            events = decoder.decode(block)
-        except _DECODE_ERRORS:
+        if not self._columns.decode(block):
             return False
-        try:
-            columns.add(events)
-        except DigitsNeeded:
-            columns.exact = True
-            columns.add(schema.exact_block_decoder.decode(block))
-        if columns.has_ranges:
+        if self._columns.has_ranges:
             self._add_ranges(block, at)
         return True
 
@@ -106,11 +108,11 @@ class EventList:
         columns = self._columns
         try:
             columns.add_ranges(block)
-        except _DECODE_ERRORS:
+        except DECODE_ERRORS:
             mended = mend(block)
             place = None if at is None else at + max(mended.at, 0)
             self._damage.note("repaired", mended.reason, at=place, count=max(mended.count, 1))
-            with contextlib.suppress(*_DECODE_ERRORS):
+            with contextlib.suppress(*DECODE_ERRORS):
                 columns.add_ranges(mended.text)
             columns.has_ranges = False
 

@@ -81,6 +81,7 @@ def read_cached(
     salvage: bool = True,
     bounds: Bounds = DEFAULT_BOUNDS,
     folder: Path | None = None,
+    processes: int = 1,
 ) -> Trace:
     """As :func:`~gpuperf_analyzers.trace.reader.read_trace`, from the cache where it is there.
 
@@ -91,12 +92,12 @@ def read_cached(
     """
     name = os.fspath(path)
     if is_url(name) or not _worth_keeping(name):
-        return read_trace(name, salvage=salvage, bounds=bounds)
+        return read_trace(name, salvage=salvage, bounds=bounds, processes=processes)
     place = (folder or cache_folder()) / f"{_key(name, bounds, salvage=salvage)}.npz"
     kept = _load(place, name)
     if kept is not None:
         return kept
-    trace = read_trace(name, salvage=salvage, bounds=bounds)
+    trace = read_trace(name, salvage=salvage, bounds=bounds, processes=processes)
     with contextlib.suppress(OSError):
         _store(trace, place)
     return trace

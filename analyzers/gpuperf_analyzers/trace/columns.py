@@ -8,6 +8,7 @@ from itertools import compress
 from operator import attrgetter
 from typing import Any
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
 from msgspec import Raw
@@ -42,6 +43,10 @@ _LARGEST_BYTES = 2**56
 """No allocation is of 64 PiB: what says so is damage, and sums of it would overflow."""
 
 
+DECODE_ERRORS = (msgspec.MsgspecError, ValueError, RecursionError)
+"""What decoders raise for text that is not what they decode."""
+
+
 class DigitsNeeded(Exception):  # noqa: N818  # a signal to decode once more, not an error
     """Times of this block lost digits as floats."""
 
@@ -64,8 +69,7 @@ class EventColumns:
         self.ranges = 0
         self.collectives: list[CollectiveArgs] = []
         self.ends: list[tuple[int, int, int]] = []
-        self.process_names: dict[int | str, str] = {}
-        self.thread_names: dict[tuple[int | str, int | str], str] = {}
+        self.labels: list[tuple[tuple[int | str, ...], str]] = []
         self.without_dur = 0
         self.negative_dur = 0
         self.bad_times = 0
@@ -74,7 +78,43 @@ class EventColumns:
         self.unfinished: list[str] = []
         self.has_begins = False
 
+    @property
+    def process_names(self) -> dict[int | str, str]:
+        """Names of processes by pid; the last one given counts."""
+        return {key[0]: label for key, label in self.labels if len(key) == 1}
+
+    @property
+    def thread_names(self) -> dict[tuple[int | str, int | str], str]:
+        """Names of threads by (pid, tid); the last one given counts."""
+        return {(key[0], key[1]): label for key, label in self.labels if len(key) == 2}
+
+    @property
+    def odd(self) -> bool:
+        """Whether something was seen that is told with its place in the file."""
+        return bool(
+            self.without_dur
+            or self.negative_dur
+            or self.bad_times
+            or self.bad_sizes
+            or self.has_ranges
+            or self.range_rows
+        )
+
     # ------------------------------------------------------------------ one block
+    def decode(self, block: bytes) -> bool:
+        """Append the events of `block`, a JSON list; False where it is none of whole events."""
+        decoder = schema.exact_block_decoder if self.exact else schema.block_decoder
+        try:
+            events = decoder.decode(block)
+        except DECODE_ERRORS:
+            return False
+        try:
+            self.add(events)
+        except DigitsNeeded:
+            self.exact = True
+            self.add(schema.exact_block_decoder.decode(block))
+        return True
+
     def add(self, events: Sequence[Any]) -> None:
         """Append decoded events.
 
@@ -256,9 +296,9 @@ class EventColumns:
             if label is None:
                 continue
             if e.name == "process_name":
-                self.process_names[track_part(e.pid)] = str(label)
+                self.labels.append(((track_part(e.pid),), str(label)))
             elif e.name == "thread_name":
-                self.thread_names[track_part(e.pid), track_part(e.tid)] = str(label)
+                self.labels.append(((track_part(e.pid), track_part(e.tid)), str(label)))
 
 
 _ROWS = frozenset((schema.Complete, schema.Begin))

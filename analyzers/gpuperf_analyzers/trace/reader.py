@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
 import gc
 import os
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from typing import IO, Any
 
 from gpuperf_analyzers.trace.assemble import Assembled, assemble
@@ -13,6 +13,7 @@ from gpuperf_analyzers.trace.blocks import EventList
 from gpuperf_analyzers.trace.bounds import DEFAULT_BOUNDS, Bounds
 from gpuperf_analyzers.trace.columns import EventColumns
 from gpuperf_analyzers.trace.containers import Unpacked
+from gpuperf_analyzers.trace.crew import Crew, Unshared
 from gpuperf_analyzers.trace.damage import FROM_EVENTS, Damage
 from gpuperf_analyzers.trace.files import open_trace
 from gpuperf_analyzers.trace.metadata import read_head, read_tail
@@ -25,7 +26,11 @@ READER_VERSION = 3
 
 
 def read_trace(
-    path: str | os.PathLike[str], *, salvage: bool = True, bounds: Bounds = DEFAULT_BOUNDS
+    path: str | os.PathLike[str],
+    *,
+    salvage: bool = True,
+    bounds: Bounds = DEFAULT_BOUNDS,
+    processes: int = 1,
 ) -> Trace:
     """Read a Kineto trace: JSON, plain or packed, streamed into columns.
 
@@ -38,6 +43,9 @@ def read_trace(
         Otherwise the first thing broken raises.
     bounds
         What the file may cost.
+    processes
+        How many may decode it, this one among them. More are started only once the text turns out
+        longer than 8 MiB; what is damaged is read again by this one alone.
 
     Raises
     ------
@@ -46,23 +54,41 @@ def read_trace(
         that names the file and the mend.
     """
     name = os.fspath(path)
+    if processes > 1:
+        with suppress(Unshared), Crew(processes - 1) as crew, open_trace(name) as file:
+            return read_open(file, name, salvage=salvage, bounds=bounds, crew=crew)
     with open_trace(name) as file:
         return read_open(file, name, salvage=salvage, bounds=bounds)
 
 
 def read_open(
-    file: IO[bytes], name: str, *, salvage: bool = True, bounds: Bounds = DEFAULT_BOUNDS
+    file: IO[bytes],
+    name: str,
+    *,
+    salvage: bool = True,
+    bounds: Bounds = DEFAULT_BOUNDS,
+    crew: Crew | None = None,
 ) -> Trace:
-    """As :func:`read_trace`, from an open binary file."""
+    """As :func:`read_trace`, from an open binary file.
+
+    Raises
+    ------
+    Unshared
+        Only with a `crew`: the file is to be read once more without.
+    """
     damage = Damage(name, salvage)
     try:
         with _no_collection():
-            return _read(file, name, damage, bounds)
+            return _read(file, name, damage, bounds, crew)
+    except TraceError:
+        if crew is not None and crew.shared:
+            raise Unshared from None
+        raise
     except OSError as error:
         raise TraceError(f"{name}: {error.strerror or error}") from None
 
 
-@contextlib.contextmanager
+@contextmanager
 def _no_collection() -> Iterator[None]:
     """No search for cycles: a block's objects have none, and live for milliseconds."""
     enabled = gc.isenabled()
@@ -74,14 +100,19 @@ def _no_collection() -> Iterator[None]:
             gc.enable()
 
 
-def _read(file: IO[bytes], name: str, damage: Damage, bounds: Bounds) -> Trace:
+def _read(file: IO[bytes], name: str, damage: Damage, bounds: Bounds, crew: Crew | None) -> Trace:
     columns = EventColumns()
     text = Text(Unpacked(file, name, bounds))
     head = read_head(text, bounds, damage)
     metadata = dict(head.metadata)
-    rest = EventList(text, columns, bounds, damage).read(head.pending, is_object=head.is_object)
+    events = EventList(text, columns, bounds, damage, crew)
+    rest = events.read(head.pending, is_object=head.is_object)
     if rest is not None:
         metadata |= read_tail(rest, text, bounds, damage, is_object=head.is_object)
+    if crew is not None and crew.shared:
+        if damage.tallies:
+            raise Unshared
+        columns = crew.joined(columns)
     assembled = assemble(columns)
     findings = damage.findings(sum(columns.phases.values()))
     findings += _column_findings(columns, assembled.unmatched)

@@ -124,8 +124,9 @@ def map_ranks(
         Takes a trace, gives what is kept of it. With processes or a scheduler it and its result
         are pickled: a function of a module.
     processes
-        How many at once on this machine; 1 stays in this process. More start fresh interpreters,
-        which import the calling script: it needs its ``if __name__ == "__main__":``.
+        How many at once on this machine; 1 stays in this process. More start fresh interpreters;
+        over several files these import the calling script, which needs its
+        ``if __name__ == "__main__":``. Where there are fewer files, several decode one.
     scheduler
         A Dask scheduler (``tcp://host:8786``) or client instead. A worker that is lost loses no
         rank: another does it.
@@ -142,7 +143,10 @@ def map_ranks(
         No file found, or no result at all.
     """
     files = find_traces(paths)
-    one = partial(_one_rank, work=work, salvage=salvage, bounds=bounds, cache=cache)
+    one = partial(
+        _one_rank, work=work, salvage=salvage, bounds=bounds, cache=cache,
+        processes=max(1, processes // len(files)),
+    )  # fmt: skip
     outcomes: Iterator[tuple[str, Any]]
     if scheduler is not None:
         from gpuperf_analyzers.trace.cluster import over_cluster
@@ -201,7 +205,13 @@ def _in_order(done: Mapping[str, _Done[T]], failed: Mapping[str, str]) -> RankRe
 
 
 def _one_rank(
-    path: str, *, work: Callable[[Trace], T], salvage: bool, bounds: Bounds, cache: bool
+    path: str,
+    *,
+    work: Callable[[Trace], T],
+    salvage: bool,
+    bounds: Bounds,
+    cache: bool,
+    processes: int,
 ) -> _Done[T] | str:
     """The work on one file, or the line that says why there is none."""
     from gpuperf_analyzers.trace.cache import read_cached
@@ -209,7 +219,7 @@ def _one_rank(
 
     read = read_cached if cache else read_trace
     try:
-        trace = read(path, salvage=salvage, bounds=bounds)
+        trace = read(path, salvage=salvage, bounds=bounds, processes=processes)
         return _Done(trace.rank, trace.world_size, work(trace))
     except TraceError as error:
         return str(error)

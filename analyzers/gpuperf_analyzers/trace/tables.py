@@ -73,6 +73,14 @@ class Table:
             dtype, *width = kind if isinstance(kind, tuple) else (kind,)
             self._columns[name] = np.empty((0, *width), dtype=dtype)
 
+    @classmethod
+    def holding(cls, columns: Mapping[str, npt.NDArray[Any]]) -> Table:
+        """A table of finished columns."""
+        table = cls({})
+        table._columns = dict(columns)
+        table.rows = table._capacity = len(next(iter(columns.values())))
+        return table
+
     def grow(self, count: int) -> None:
         """Add `count` rows, their values not set yet; :meth:`last` gives them."""
         self.rows += count

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -11,6 +12,9 @@ from gpuperf_analyzers.display import harmless
 
 if TYPE_CHECKING:
     from gpuperf_analyzers.trace.model import TraceSet
+
+_MOST_FOR_ONE = 4
+"""One process cuts the text for the others, and is busy with that for about so many."""
 
 USAGE = 2
 """Exit status of wrong usage and of input that cannot be read."""
@@ -39,9 +43,9 @@ def add_reading(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--jobs",
         type=whole_number,
-        default=1,
         metavar="N",
-        help="processes that read the traces of several ranks (default 1)",
+        help="processes that read (default: 1 for the traces of several ranks; for one that is "
+        f"long as many as there are CPUs, up to {_MOST_FOR_ONE})",
     )
     parser.add_argument(
         "--scheduler",
@@ -82,7 +86,7 @@ def read_inputs(
     paths: Sequence[str],
     *,
     salvage: bool,
-    jobs: int = 1,
+    jobs: int | None = None,
     scheduler: str | None = None,
     cache: bool = False,
 ) -> TraceSet | None:
@@ -99,8 +103,8 @@ def read_inputs(
         files = dict.fromkeys(file for path in paths for file in find_traces(path))
         with progress("reading", len(files)) as told:
             found = read_traces(
-                list(files), salvage=salvage, processes=jobs, scheduler=scheduler, cache=cache,
-                told=told, partial_result=True,
+                list(files), salvage=salvage, processes=jobs or _processes(len(files)),
+                scheduler=scheduler, cache=cache, told=told, partial_result=True,
             )  # fmt: skip
     except TraceError as error:
         complain(str(error))
