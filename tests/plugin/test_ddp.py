@@ -17,7 +17,7 @@ from pytest_gpuperf.ranks import RankError, RankOutcome, State
 from pytest_gpuperf.recording import Options
 from pytest_gpuperf.session.ddp import measure_ddp, run_ddp_once
 from pytest_gpuperf.session.ddp_failure import RankFailure, failure_of
-from pytest_gpuperf.session.ddp_plan import plan_ranks, threads_per_rank
+from pytest_gpuperf.session.ddp_plan import check_startable, plan_ranks, threads_per_rank
 
 STEPS = 4
 QUICK = Options(warmup_s=0.05, max_time_s=0.2, steps=STEPS, measure_peak=False)
@@ -387,6 +387,21 @@ def test_a_backend_that_cannot_be_had_is_refused(backend, device, reason, monkey
     monkeypatch.setattr("torch.cuda.device_count", lambda: 1)
     with pytest.raises(ValueError, match=reason):
         plan_ranks(backend, device, 2)
+
+
+@pytest.mark.parametrize(("ranks", "refused"), [(40, False), (41, True), (100_000, True)])
+def test_ranks_are_bounded_by_the_memory_that_their_processes_take(ranks, refused, monkeypatch):
+    """4,000 MiB hold 40 ranks of 100 MiB."""
+    monkeypatch.setattr(
+        "pytest_gpuperf.session.ddp_plan.host_capacity", lambda: (4000 * 2**20, "the group's limit")
+    )
+    if not refused:
+        check_startable(ranks)
+        return
+    with pytest.raises(
+        ValueError, match=r"100 MiB a process.*the group's limit \(3\.9 GiB\).* 40;"
+    ):
+        check_startable(ranks)
 
 
 def _raised(rank, message, ended_s):

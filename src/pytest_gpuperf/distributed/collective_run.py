@@ -94,6 +94,8 @@ def measure_collectives(
 
     here = resolve_device(None if device is None else str(device))
     plan, place = place_ranks(world_size, backend, here)
+    if place is None and plan.device_type == "cpu":
+        _check_memory(max(sizes), world_size)
     cases = [{"op": op, "size": int(size), "dtype": dtype} for op in ops for size in sizes]
     work = {"cases": cases, "max_time_s": max_time_s}
     with device_lock(rank_devices(here, world_size)), _stacks_folder() as stacks:
@@ -105,6 +107,26 @@ def measure_collectives(
     if place is not None and place.rank != 0:
         return None
     return _table(cases, [outcome.value for outcome in outcomes], plan)
+
+
+def _check_memory(size: int, world_size: int) -> None:
+    """Refuse S that all ranks together cannot hold once: a rank that the kernel kills says little.
+
+    Raises
+    ------
+    ValueError
+        They cannot; the line names what they take and what is there.
+    """
+    import torch
+
+    from pytest_gpuperf.recording.capacity import available_bytes
+
+    there = available_bytes(torch.device("cpu"))
+    if there is not None and size * world_size > there:
+        raise ValueError(
+            f"S of {size:,} B on each of {world_size:,} ranks takes {size * world_size:,} B and "
+            f"more, {there:,} B are there: take smaller sizes"
+        )
 
 
 @contextmanager

@@ -31,6 +31,11 @@ def capacity_of(device: torch.device) -> tuple[int, str]:
         free, total = torch.cuda.mem_get_info(device)
         usable = int(free) + int(torch.cuda.memory_reserved(device))
         return usable, f"usable of the GPU's {total / 2**30:.1f} GiB"
+    return host_capacity()
+
+
+def host_capacity() -> tuple[int, str]:
+    """Bytes of this machine's memory, or of its control group's limit, and which of the two."""
     whole = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     limits = [limit for limit in map(_limit, _CGROUP_LIMITS) if limit is not None]
     smallest = min(limits, default=whole)

@@ -29,7 +29,13 @@ from pytest_gpuperf.session.ddp_joined import (
     run_once_joined,
     torchrun_place,
 )
-from pytest_gpuperf.session.ddp_plan import Plan, plan_ranks, rank_environment, threads_per_rank
+from pytest_gpuperf.session.ddp_plan import (
+    Plan,
+    check_startable,
+    plan_ranks,
+    rank_environment,
+    threads_per_rank,
+)
 from pytest_gpuperf.session.rank_config import modules_payload
 
 if TYPE_CHECKING:
@@ -270,6 +276,8 @@ def place_ranks(
             f"gpuperf.ddp: {place.launcher} started {place.world_size} ranks, the test asks for "
             f"{world_size}: start as many, or run pytest without {place.launcher}"
         )
+    if place is None:
+        check_startable(world_size)
     here = world_size if place is None else place.local_world_size
     return plan_ranks(backend, str(device), here), place
 

@@ -6,6 +6,12 @@ import os
 import sys
 from dataclasses import dataclass
 
+from pytest_gpuperf.recording.capacity import host_capacity
+
+RANK_BYTES = 100 * 2**20
+"""Memory of a rank that it shares with nobody, at the least: torch 2.13 for the CPU with a gloo
+group of one keeps 145 MiB for itself."""
+
 
 @dataclass(frozen=True, slots=True)
 class Plan:
@@ -47,6 +53,24 @@ def plan_ranks(backend: str, device: str, world_size: int) -> Plan:
         return Plan("gloo", "cuda", gpus, (note,))
     note = f"ran on cpu with gloo: {world_size} ranks, but {gpus} GPUs here"
     return Plan("gloo", "cpu", 0, (note,))
+
+
+def check_startable(world_size: int) -> None:
+    """Refuse more ranks than this machine could ever hold at once.
+
+    Raises
+    ------
+    ValueError
+        Their processes alone would take more than its memory.
+    """
+    size, source = host_capacity()
+    most = max(1, size // RANK_BYTES)
+    if world_size > most:
+        raise ValueError(
+            f"gpuperf.ddp: {world_size:,} ranks cannot be started here: at {RANK_BYTES >> 20} MiB "
+            f"a process, the least that one with torch takes, {source} ({size / 2**30:.1f} GiB) "
+            f"holds {most:,}; on several hosts start them by torchrun or srun"
+        )
 
 
 def threads_per_rank(world_size: int) -> int:

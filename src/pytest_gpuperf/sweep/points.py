@@ -188,7 +188,7 @@ def _measured(
 ) -> dict[str, Any]:
     """Fields of the point's result."""
     from pytest_gpuperf.recording import RecordingError, resolve_device
-    from pytest_gpuperf.session.ddp_plan import plan_ranks
+    from pytest_gpuperf.session.ddp_plan import check_startable, plan_ranks
     from pytest_gpuperf.session.device_lock import device_lock, rank_devices
 
     world_size = int(values.get(WORLD_SIZE, 1))
@@ -198,6 +198,7 @@ def _measured(
             return _by_launcher(target, values, settings, folder, started)
     try:
         device = resolve_device(settings.device)
+        check_startable(world_size)
         plan = plan_ranks(settings.backend, str(device), world_size)
         if plan.device_type != device.type:  # its time would stand among those of GPUs
             return {"status": NOT_RUN, "detail": one_line("; ".join(plan.notes))}

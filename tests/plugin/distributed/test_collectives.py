@@ -199,6 +199,9 @@ def test_sizes_grow_by_the_factor_to_the_largest():
         (["--backend", "nccl", "--device", "cpu"], "'nccl' needs GPUs"),
         (["--world-size", "0"], "world_size must be a whole number from 1"),
         (["--device", "tpu"], "cannot measure on 'tpu'"),
+        (["--device", "cpu", "--world-size", "100000"], "100,000 ranks cannot be started here"),
+        # 1 KiB x 4^20 = 1 PiB on each of two ranks.
+        (["--device", "cpu", "-e", "1048576G"], "takes 2,251,799,813,685,248 B and more"),
     ],
 )
 def test_what_cannot_be_measured_is_one_line_and_status_2(capsys, arguments, said):

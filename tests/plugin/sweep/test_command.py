@@ -221,6 +221,15 @@ def test_misuse_is_one_line_before_anything_runs(arguments, told, capsys) -> Non
     assert not Path("r.json").exists()
 
 
+def test_more_ranks_than_this_machine_holds_are_a_point_not_run(capsys) -> None:
+    # At 100 MiB a rank 60,000 take 5.7 TiB.
+    _sweep("reduce", "--axis=world_size=60000", "--axis=size=8")
+    capsys.readouterr()
+    (point,) = _result()["results"]
+    assert point["status"] == "not run"
+    assert "60,000 ranks cannot be started here" in point["detail"]
+
+
 def test_the_example_of_the_documentation_runs() -> None:
     page = (Path(__file__).parents[3] / "docs" / "how-to" / "sweep.md").read_text()
     code = page.partition("```python step\n")[2].partition("```")[0]
