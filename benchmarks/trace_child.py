@@ -10,7 +10,8 @@ import os
 import resource
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -19,13 +20,36 @@ QUESTIONS = ("timeline", "kernels", "collectives")
 """Timeline, kernels and ops, collectives: what the peer's four breakdowns are set against."""
 
 
-def _peak_mb() -> float:
-    """The largest resident set of this program.
+def _peak_mb(process: int | str = "self") -> float:
+    """The largest resident set of a program.
 
-    Not ``ru_maxrss``: that keeps the peak of the process which started this one.
+    Not ``ru_maxrss``: that keeps the peak of the process which started it.
     """
-    status = Path("/proc/self/status").read_text(encoding="ascii")
+    status = Path(f"/proc/{process}/status").read_text(encoding="ascii")
     return int(status.split("VmHWM:")[1].split()[0]) * 1024 / 1e6
+
+
+@contextmanager
+def _helpers() -> Iterator[dict[str, float]]:
+    """CPU seconds and peak memory of the processes that help to read, as they end."""
+    from gpuperf_analyzers.trace.crew import _Member
+
+    spent = {"cpu": 0.0, "peak_mb": 0.0}
+    share, end = _Member.share, _Member.end
+
+    def told_share(member: _Member) -> Any:
+        found = share(member)  # it has read all, and waits to hand over its columns
+        spent["peak_mb"] += _peak_mb(member._process.pid)  # noqa: SLF001  # its insides
+        return found
+
+    def told_end(member: _Member) -> None:
+        stat = Path(f"/proc/{member._process.pid}/stat").read_text(encoding="ascii")  # noqa: SLF001
+        fields = stat.rpartition(")")[2].split()
+        spent["cpu"] += (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+        end(member)
+
+    _Member.share, _Member.end = told_share, told_end  # type: ignore[method-assign]
+    yield spent
 
 
 def load(path: str) -> dict[str, float]:
@@ -42,8 +66,11 @@ def load(path: str) -> dict[str, float]:
     }
 
 
-def analyze(path: str) -> dict[str, float]:
-    """File to columns to all timeline, kernel, op and collective results."""
+def analyze(path: str, processes: str = "1") -> dict[str, float]:
+    """File to columns to all timeline, kernel, op and collective results.
+
+    CPU time and memory are those of all processes together.
+    """
     from gpuperf_analyzers.registry import load_config
     from gpuperf_analyzers.trace.classify import devices
     from gpuperf_analyzers.trace.reader import read_trace
@@ -51,7 +78,8 @@ def analyze(path: str) -> dict[str, float]:
     config = load_config()
     modules = [import_module(f"gpuperf_analyzers.{name}") for name in QUESTIONS]
     start, cpu = time.perf_counter(), time.process_time()
-    trace = read_trace(path)
+    with _helpers() as helpers:
+        trace = read_trace(path, processes=int(processes))
     loaded, loaded_cpu = time.perf_counter(), time.process_time()
     for device in devices(trace):
         for module in modules:
@@ -60,9 +88,9 @@ def analyze(path: str) -> dict[str, float]:
     return {
         "load": loaded - start,
         "analyses": done - loaded,
-        "cpu": time.process_time() - cpu,
-        "share": (time.process_time() - loaded_cpu) / (loaded_cpu - cpu),
-        "peak_mb": _peak_mb(),
+        "cpu": time.process_time() - cpu + helpers["cpu"],
+        "share": (time.process_time() - loaded_cpu) / (loaded_cpu - cpu + helpers["cpu"]),
+        "peak_mb": _peak_mb() + helpers["peak_mb"],
     }
 
 
