@@ -13,10 +13,33 @@ from gpuperf_analyzers.metrics import Value, absent
 from kineto import KinetoTrace
 
 
-@pytest.mark.parametrize(("share", "refused"), [(0.5, False), (1.05, False), (1.051, True)])
-def test_more_than_105_percent_of_a_peak_is_not_judged(share: float, *, refused: bool) -> None:
+@pytest.mark.parametrize(
+    ("share", "invalidated"),
+    [(0.5, []), (1.0, []), (1.001, [set()]), (1.05, [set()]), (1.051, [{"hfu"}])],
+)
+def test_above_100_percent_is_told_and_above_105_not_judged(
+    share: float, invalidated: list[set[str]]
+) -> None:
     findings = list(above_peak({"hfu": Value("hfu", share), "mfu": absent("mfu", "unknown")}))
-    assert [f.invalidates for f in findings] == ([frozenset({"hfu"})] if refused else [])
+    assert [f.invalidates for f in findings] == invalidated
+
+
+def test_what_is_told_names_the_peak_that_is_too_low() -> None:
+    cpu = "op shapes over the measured peak, timed with the profiler off"
+    values = {
+        "mfu": Value("mfu", 1.04, source=cpu),
+        "hfu": Value("hfu", 1.04, source=cpu),
+        "mamf_share": Value("mamf_share", 1.02),
+    }
+    of_peak, of_maximum = above_peak(values)
+    assert of_peak.message.startswith(
+        "above 100% (mfu 104.0%, hfu 104.0%): the CPU's peak was measured too low"
+    )
+    assert of_maximum.message.startswith(
+        "above 100% (mamf_share 102.0%): the maximum was measured too low"
+    )
+    (of_a_gpu,) = above_peak({"hfu": Value("hfu", 1.01, source="over the dense peak")})
+    assert "the clock is above the one that the dense peak is for" in of_a_gpu.message
 
 
 def test_declared_flops_beyond_the_peak_make_the_mfu_invalid(tmp_path: Path) -> None:

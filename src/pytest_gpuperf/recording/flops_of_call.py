@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import replace
+from statistics import median
 from typing import TYPE_CHECKING
 
 from gpuperf_analyzers.live_block import LiveBlock
@@ -81,6 +82,25 @@ def _cpu_peaks(
             search = "missing" if coordinator.agree(not notes) else "never"
         coordinator.barrier()
     return peaks, tuple(notes)
+
+
+def with_peaks_again(block: LiveBlock, coordinator: Coordinator) -> LiveBlock:
+    """`block` with its CPU's peaks measured once more where its own samples reached more.
+
+    A workload above the peak shows that the peak was found while the cores ran slower or were
+    shared. Ranks keep theirs: all of them would have to stop for one's search.
+    """
+    peaks = block.peak_tflops
+    known = all(peaks.get(dtype) for dtype in block.flops_by_dtype)
+    if not (peaks and known and block.samples_us) or coordinator.world_size > 1:
+        return block
+    ideal_us = sum(flops / (peaks[dtype] * 1e6) for dtype, flops in block.flops_by_dtype.items())
+    if ideal_us <= median(block.samples_us):
+        return block
+    from pytest_gpuperf.recording.cpu_peak import measured_cpu_peak
+
+    again = {dtype: measured_cpu_peak(dtype, search="again") for dtype in peaks}
+    return replace(block, peak_tflops=again)
 
 
 def declared_over_counted(options: Options, counted: FlopCount) -> FlopCount:

@@ -15,7 +15,7 @@ from pytest_gpuperf.recording.busy_cpus import watch_others
 from pytest_gpuperf.recording.coordination import SOLO, Coordinator
 from pytest_gpuperf.recording.devices import device_title
 from pytest_gpuperf.recording.errors import RecordingError, import_torch
-from pytest_gpuperf.recording.flops_of_call import with_flops
+from pytest_gpuperf.recording.flops_of_call import with_flops, with_peaks_again
 from pytest_gpuperf.recording.gpu_watch import looped, watch
 from pytest_gpuperf.recording.inputs import input_notes
 from pytest_gpuperf.recording.kernel_time import take_kernel_samples
@@ -155,6 +155,7 @@ def record(
             taken = take_kernel_samples(workload, device, options, call_us, coordinator)
             notes = (*notes, *sample_notes(taken, timed.warmup, options))
             block = replace(block, samples_us=taken.us, stop=taken.stop)
+        block = with_peaks_again(block, coordinator)
         block = replace(
             block, first_call_us=first_call_us, notes=(*notes, *timed.notes, *block.notes)
         )

@@ -423,6 +423,19 @@ def test_the_cpus_measured_peak_goes_with_counted_flops(
     assert measured(step).block.peak_tflops == {}
 
 
+@pytest.mark.parametrize(("known", "kept"), [(1e-9, 0.5), (1e9, 1e9)])
+def test_a_peak_that_the_workload_betters_is_measured_again(
+    measured: Callable[..., Recorded], monkeypatch: pytest.MonkeyPatch, known: float, kept: float
+) -> None:
+    from pytest_gpuperf.recording import cpu_peak
+
+    # 1e-9 TFLOPS are 1000 FLOP a second; no CPU reaches 1e9 TFLOPS.
+    peaks = {"better": known, "again": 0.5}
+    monkeypatch.setattr(cpu_peak, "measured_cpu_peak", lambda _, *, search: peaks[search])
+    a = torch.randn(8, 8)
+    assert measured(lambda: a @ a, Options(0.01, 0.01)).block.peak_tflops == {"fp32": kept}
+
+
 def test_a_peak_that_cannot_be_measured_is_absent_with_the_reason(
     measured: Callable[..., Recorded], monkeypatch: pytest.MonkeyPatch
 ) -> None:
