@@ -158,7 +158,7 @@ def mixed(tmp_path: Path) -> Path:
 def test_two_further_processes_read_the_same_trace(mixed: Path) -> None:
     with Crew(2) as crew:
         found = read_by(there(crew), mixed, bounds=SMALL)
-        assert all(member.given > 10 for member in crew._members)
+        assert all(member.given >= 3 for member in crew._members)
         assert 0 in crew._order  # this process read some too
     same(read_trace(mixed, bounds=SMALL), found)
 
@@ -215,7 +215,7 @@ def test_a_long_file_is_shared_by_read_trace_and_a_damaged_one_read_again(
     give = _Member.give
     monkeypatch.setattr(_Member, "give", lambda self, b: (given.append(b), give(self, b)))
     same(read_trace(mixed, bounds=SMALL), read_trace(mixed, bounds=SMALL, processes=2))
-    assert len(given) > 10
+    assert len(given) >= 3
     cut = tmp_path / "cut.json"
     cut.write_bytes(_cut(gzip.decompress(mixed.read_bytes())))
     alone = read_trace(cut, bounds=SMALL)
