@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -131,7 +132,21 @@ def test_ctrl_c_keeps_the_best_so_far_and_resume_times_nothing_again() -> None:
     )
 
 
-def test_a_kill_loses_the_shape_in_hand_at_most(capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.fixture
+def one_thread() -> Iterator[None]:
+    """As many threads here as the commands that are started have: a maximum is of a number of them.
+
+    torch took its own number when these tests imported it, before `_own_places` said one.
+    """
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
+
+
+def test_a_kill_loses_the_shape_in_hand_at_most(
+    one_thread: None, capsys: pytest.CaptureFixture[str]
+) -> None:
     command = [sys.executable, "-m", "pytest_gpuperf.cli", *SLOW]
     pipe = subprocess.PIPE
     process = subprocess.Popen(command, stdout=pipe, stderr=pipe, text=True)
@@ -151,12 +166,7 @@ def test_a_kill_loses_the_shape_in_hand_at_most(capsys: pytest.CaptureFixture[st
     refused = capsys.readouterr().err
     assert "is of another search (seed was 0, now 3)" in refused
     assert refused.count("\n") == 1
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        assert main([*SLOW, "--resume", "--json"]) == 0
-    finally:
-        torch.set_num_threads(threads)
+    assert main([*SLOW, "--resume", "--json"]) == 0
     captured = capsys.readouterr()
     document = json.loads(captured.out)
     assert document == result()
