@@ -6,11 +6,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from markupsafe import Markup
+
 from gpuperf_analyzers.display import show, show_interval
 from gpuperf_analyzers.metrics import BUILTIN
 from pytest_gpuperf.report.columns import Record, test_name
 from pytest_gpuperf.report.html.blocks import (
-    Block,
     Cell,
     Column,
     Drawing,
@@ -249,24 +250,59 @@ def _samples(old: Record, new: Record) -> Section | None:
         return None
     both = sides[0] + sides[1]
     x, y = Scale(min(both) * 0.98, max(both) * 1.02), Scale(0, 2)
-    shapes = []
-    for row, (samples, kind) in enumerate(zip(sides, ("s-1", "s-2"), strict=True)):
-        every = -(-len(samples) // 1500)
-        for i, value in enumerate(samples[::every]):
-            at = (row + 0.3 + 0.4 * ((i * 0.618) % 1)) / 2
-            shapes.append(
-                titled(
-                    "circle",
-                    show(value, "us"),
-                    class_=f"dot {kind}",
-                    cx=percent(x(value)),
-                    cy=percent(at),
-                    r=3.5,
-                )
-            )
-    blocks: list[Block] = []
+    shapes = [
+        *_dots(sides[0], 0, "s-1", x),
+        *_dots(sides[1], 1, "s-2", x),
+        *_median(old, 0, x),
+        *_median(new, 50, x),
+    ]
+    drawing = Drawing(
+        "Samples, before and after",
+        framed(
+            shapes,
+            x,
+            y,
+            x_label="time per step",
+            y_label="",
+            height=150,
+            x_ticks=[(v, show(v, "us")) for v in x.ticks()],
+            y_ticks=[(1.5, "before"), (0.5, "after")],
+        ),
+        f"{len(sides[0])} samples before, {len(sides[1])} after; the lines are the medians.",
+        _samples_table(("before", old, sides[0]), ("after", new, sides[1])),
+        (("s-1", "before"), ("s-2", "after"), ("m-median", "median")),
+        "step_time",
+    )
+    return Section("Samples", (drawing,))
+
+
+def _dots(samples: Sequence[float], row: int, kind: str, x: Scale) -> Iterator[Markup]:
+    """A dot a sample in the upper (0) or lower (1) row, not all at one height."""
+    every = -(-len(samples) // 1500)
+    for i, value in enumerate(samples[::every]):
+        at = (row + 0.3 + 0.4 * ((i * 0.618) % 1)) / 2
+        yield titled(
+            "circle",
+            show(value, "us"),
+            class_=f"dot {kind}",
+            cx=percent(x(value)),
+            cy=percent(at),
+            r=3.5,
+        )
+
+
+def _median(record: Record, top: int, x: Scale) -> Iterator[Markup]:
+    """The median as a line through a row that begins at `top` %."""
+    median, _ = _value(record, "step_time")
+    if median is not None:
+        at = percent(x(median))
+        yield element("line", class_="m-median", x1=at, x2=at, y1=f"{top}%", y2=f"{top + 50}%")
+
+
+def _samples_table(*sides: tuple[str, Record, Sequence[float]]) -> Table:
+    """What the two rows of dots come to."""
     rows = []
-    for word, record, samples in zip(("before", "after"), (old, new), sides, strict=True):
+    for word, record, samples in sides:
         median, interval = _value(record, "step_time")
         rows.append(
             (
@@ -277,45 +313,11 @@ def _samples(old: Record, new: Record) -> Section | None:
                 number_cell(max(samples), "us"),
             )
         )
-        if median is not None:
-            top = 0 if word == "before" else 50
-            shapes.append(
-                element(
-                    "line",
-                    class_="m-median",
-                    x1=percent(x(median)),
-                    x2=percent(x(median)),
-                    y1=f"{top}%",
-                    y2=f"{top + 50}%",
-                )
-            )
-    blocks.append(
-        Drawing(
-            "Samples, before and after",
-            framed(
-                shapes,
-                x,
-                y,
-                x_label="time per step",
-                y_label="",
-                height=150,
-                x_ticks=[(v, show(v, "us")) for v in x.ticks()],
-                y_ticks=[(1.5, "before"), (0.5, "after")],
-            ),
-            f"{len(sides[0])} samples before, {len(sides[1])} after; the lines are the medians.",
-            Table(
-                "Samples, before and after",
-                (
-                    Column("", text=True),
-                    Column("samples"),
-                    Column("median", "step_time", "us"),
-                    Column("fastest", unit="us"),
-                    Column("slowest", unit="us"),
-                ),
-                tuple(rows),
-            ),
-            (("s-1", "before"), ("s-2", "after"), ("m-median", "median")),
-            "step_time",
-        )
+    columns = (
+        Column("", text=True),
+        Column("samples"),
+        Column("median", "step_time", "us"),
+        Column("fastest", unit="us"),
+        Column("slowest", unit="us"),
     )
-    return Section("Samples", tuple(blocks))
+    return Table("Samples, before and after", columns, tuple(rows))
