@@ -11,7 +11,7 @@ demo: $(STAMP)
 	$(BIN)/python -m pytest example_project --gpuperf-report
 
 test: $(STAMP)
-	$(BIN)/python -m pytest tests -n 2
+	$(BIN)/python -m pytest tests -n 2 --dist worksteal
 
 lint: $(STAMP)
 	$(BIN)/ruff check .

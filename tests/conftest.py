@@ -1,4 +1,4 @@
-"""Fixtures for every test: where the real traces are."""
+"""For every test: where the real traces are, and that the slowest files begin first."""
 
 from __future__ import annotations
 
@@ -11,6 +11,29 @@ import pytest
 pytest_plugins = ["pytester"]
 
 ROOT = Path(__file__).resolve().parent.parent
+SLOWEST_FIRST = (
+    "plugin/deploy/test_images.py",
+    "plugin/test_gpu_check.py",
+    "plugin/sweep/test_command.py",
+    "plugin/against/test_against.py",
+    "plugin/test_ddp_joined.py",
+    "plugin/test_ddp.py",
+    "plugin/ranks/test_launch.py",
+    "plugin/door/test_runs.py",
+    "plugin/door/test_baselines.py",
+    "plugin/workloads/test_compiled.py",
+    "plugin/sweep/test_cluster.py",
+    "plugin/test_ddp_odd.py",
+    "plugin/distributed/test_workloads.py",
+)
+"""Files of half a minute and more, relative to this folder."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Begin with the slowest files: where workers share the tests, none is left alone with one."""
+    here = Path(__file__).parent
+    order = {(here / name).resolve(strict=True): at for at, name in enumerate(SLOWEST_FIRST)}
+    items.sort(key=lambda item: order.get(item.path, len(order)))
 
 
 @pytest.fixture(scope="session")
