@@ -11,7 +11,7 @@ import inspect
 import pickle
 import shutil
 import tempfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
@@ -172,12 +172,7 @@ def measure_ddp(
             "enough": pickled("enough", enough),
             "modules": modules_payload(config),
         }
-        with launch_folder(trace_dir) as folder:
-            outcomes = launched(
-                measure_rank, payload, plan, world_size, folder, timeout_s, trace_dir / stem
-            )
-            for outcome, path in zip(outcomes, paths, strict=True):
-                Path(outcome.value["trace"]).replace(path)
+        outcomes = _record_launched(payload, plan, paths, timeout_s, trace_dir / stem)
     return DdpOutcome(
         world_size=world_size,
         backend=plan.backend,
@@ -189,6 +184,17 @@ def measure_ddp(
         output=outcomes[0].output,
         reporter=place is None or place.rank == 0,
     )
+
+
+def _record_launched(
+    payload: dict[str, Any], plan: Plan, paths: Sequence[Path], timeout_s: float, place: Path
+) -> list[RankOutcome]:
+    """Measure in processes of our own, a rank for each of `paths`, where its trace goes."""
+    with launch_folder(place.parent) as folder:
+        outcomes = launched(measure_rank, payload, plan, len(paths), folder, timeout_s, place)
+        for outcome, path in zip(outcomes, paths, strict=True):
+            Path(outcome.value["trace"]).replace(path)
+    return outcomes
 
 
 def run_ddp_once(

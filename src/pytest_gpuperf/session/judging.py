@@ -119,15 +119,7 @@ def measurement_of(
         observed = Observed(test, stored_as, analysis, blocks, traces, config, limits, notes)
         compared = baselines.compared(observed)
         judgements = _in_place(judgements, compared.judgements)
-    for region, limits in region_limits.items():
-        judgements += judge(
-            region_values(region, limits, blocks=blocks, traces=traces, config=config),
-            limits,
-            device_name=first.device,
-            device_type=first.device_type,
-            # Lost kernels or steps are lost to a region too; its times are not the trace's.
-            invalid={m: why for m, why in analysis.invalid.items() if m not in _TIMED_LIVE},
-        )
+    judgements += _of_regions(region_limits, analysis, blocks, traces, config)
     return Measurement(
         name=first.name,
         device=first.device,
@@ -151,6 +143,28 @@ def measurement_of(
         observation=compared.observation,
         baseline=compared.baseline,
     )
+
+
+def _of_regions(
+    region_limits: RegionLimits,
+    analysis: Analysis | SetAnalysis,
+    blocks: Sequence[LiveBlock],
+    traces: Sequence[Trace],
+    config: Config,
+) -> tuple[Judgement, ...]:
+    """The limits on the workload's regions, judged."""
+    # Lost kernels or steps are lost to a region too; its times are not the trace's.
+    invalid = {m: why for m, why in analysis.invalid.items() if m not in _TIMED_LIVE}
+    judgements: tuple[Judgement, ...] = ()
+    for region, limits in region_limits.items():
+        judgements += judge(
+            region_values(region, limits, blocks=blocks, traces=traces, config=config),
+            limits,
+            device_name=blocks[0].device,
+            device_type=blocks[0].device_type,
+            invalid=invalid,
+        )
+    return judgements
 
 
 def _in_place(
