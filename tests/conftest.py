@@ -7,8 +7,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 pytest_plugins = ["pytester"]
+
+# The same examples in each run, and none that is too slow where the machine is busy. What explores
+# is `--hypothesis-profile=default`.
+settings.register_profile(
+    "gpuperf", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow]
+)
+settings.load_profile("gpuperf")
 
 ROOT = Path(__file__).resolve().parent.parent
 SLOWEST_FIRST = (
