@@ -29,14 +29,26 @@ class Limits:
         Instructions, and with them values and memo entries; a run of references to values that
         were given before counts as one, up to a thousand.
     containers
-        Dicts, lists and tuples.
+        Dicts, lists and tuples; and no more than 100,000 and one for every 8 bytes of the pickle.
+        The memo is limited so too. The smallest block or event of a snapshot takes 24 bytes for
+        each of its containers and memo entries.
     depth
         Containers within each other.
+    waiting
+        Values that are in no container yet; pickle writes containers by the thousand.
     """
 
     values: int = 100_000_000
     containers: int = 20_000_000
     depth: int = 64
+    waiting: int = 1_000_000
+
+    def memory(self, size: int) -> int:
+        """Containers, and memo entries, of a pickle of `size` bytes.
+
+        One byte can ask for 50 to 130 bytes of memory.
+        """
+        return min(self.containers, 100_000 + size // 8)
 
 
 def run_pickle(data: bytes | memoryview, limits: Limits) -> Any:
@@ -53,7 +65,7 @@ def run_pickle(data: bytes | memoryview, limits: Limits) -> Any:
 class _Machine(Operands):
     """The stack, the marks and the memo; a method for each instruction."""
 
-    __slots__ = ("_containers", "_limits", "_marks", "_memo", "_stack")
+    __slots__ = ("_containers", "_limits", "_marks", "_memo", "_most", "_stack")
 
     def __init__(self, data: bytes | memoryview, limits: Limits) -> None:
         super().__init__(data)
@@ -62,12 +74,15 @@ class _Machine(Operands):
         self._memo: dict[int, Any] = {}
         self._containers = 0
         self._limits = limits
+        self._most = limits.memory(self._end)
 
     def run(self) -> Any:
         """The value on top when the program stops."""
         data, end, handlers = self._data, self._end, _HANDLERS
         values = self._limits.values
-        for _ in range(values):
+        for count in range(values):
+            if count & _LOOK == 0:
+                self._check_memory()
             at = self._at
             if at >= end:
                 raise PlainPickleError("it is truncated: the data ends without its STOP")
@@ -86,6 +101,16 @@ class _Machine(Operands):
                 ) from None
         raise PlainPickleError(f"it holds more than {values:,} values")
 
+    def _check_memory(self) -> None:
+        """Refuse what takes memory by values that no container and no later instruction needs."""
+        waiting = len(self._stack) + sum(map(len, self._marks))
+        if waiting > self._limits.waiting:
+            raise PlainPickleError(
+                f"more than {self._limits.waiting:,} values of it are in no container"
+            )
+        if len(self._memo) > self._most:
+            raise PlainPickleError(f"it keeps more than {self._most:,} values for later")
+
     def _pop(self) -> Any:
         return self._stack.pop()
 
@@ -97,8 +122,8 @@ class _Machine(Operands):
 
     def _push_container(self, made: Any) -> None:
         self._containers += 1
-        if self._containers > self._limits.containers:
-            raise PlainPickleError(f"it holds more than {self._limits.containers:,} containers")
+        if self._containers > self._most:
+            raise PlainPickleError(f"it holds more than {self._most:,} containers")
         self._stack.append(made)
 
     # Instructions.
@@ -348,6 +373,8 @@ def _why_refused(code: int, at: int) -> str:
 
 
 _STOP = ord(".")
+_LOOK = 2**12 - 1
+"""Instructions between two looks at the memory, a power of 2 less 1."""
 _RUN_OF_GETS = re.compile(rb"(?:j.{4}){1,1000}", re.DOTALL)
 _GET4 = struct.Struct("<xI")
 _M = _Machine

@@ -7,6 +7,7 @@ import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import IO
 
 from gpuperf_analyzers.snapshot.errors import SnapshotError
 from gpuperf_analyzers.snapshot.fields import FieldError
@@ -16,7 +17,11 @@ from gpuperf_analyzers.snapshot.plain_pickle import Limits, PlainPickleError, re
 
 LARGEST_FILE = 4 * 2**30
 """Bytes that a snapshot may have, unpacked."""
+RATIO, RATIO_FROM = 100, 16 * 2**20
+"""Unpacked it may be so many times the packed size, once it has so many bytes. Snapshots compress 5
+to 15 times, however regular their history; what compresses 1000 times is a bomb."""
 _GZIP = b"\x1f\x8b"
+_CHUNK = 2**20
 _OLD_STARTS = (b"(dp", b"(lp", b"}q", b"]q", b"(d", b"(l")
 """How dicts and lists begin in protocols 0 and 1; nothing of JSON does."""
 
@@ -74,18 +79,42 @@ def read_snapshot(path: str | Path, limits: Limits | None = None) -> Snapshot:
 
 def _content(path: Path) -> bytes:
     with path.open("rb") as file:
-        data = file.read(LARGEST_FILE + 1)
-    if data.startswith(_GZIP):
-        unpacker = zlib.decompressobj(wbits=31)
-        try:
-            data = unpacker.decompress(data, LARGEST_FILE + 1)
-        except zlib.error as error:
-            raise PlainPickleError(f"its compression is damaged ({error})") from None
-        if not unpacker.eof and len(data) <= LARGEST_FILE:
-            raise PlainPickleError("it is truncated: its compression does not end")
+        head = file.read(len(_GZIP))
+        file.seek(0)
+        data = b"".join(_unpacked(file)) if head == _GZIP else file.read(LARGEST_FILE + 1)
     if len(data) > LARGEST_FILE:
         raise PlainPickleError(f"it is larger than {LARGEST_FILE // 2**30} GiB")
     return data
+
+
+def _unpacked(file: IO[bytes]) -> Iterator[bytes]:
+    """What a gzip file holds, piece by piece, up to the first one that is too much.
+
+    Raises
+    ------
+    PlainPickleError
+        It is damaged, truncated, or unpacks to more than any snapshot does.
+    """
+    unpacker = zlib.decompressobj(wbits=31)
+    packed = given = 0
+    while not unpacker.eof and given <= LARGEST_FILE:
+        data = unpacker.unconsumed_tail
+        if not data:
+            data = file.read(_CHUNK)
+            packed += len(data)
+        try:
+            piece = unpacker.decompress(data, _CHUNK)
+        except zlib.error as error:
+            raise PlainPickleError(f"its compression is damaged ({error})") from None
+        given += len(piece)
+        if given > RATIO_FROM and given > RATIO * packed:
+            raise PlainPickleError(
+                f"it unpacks to more than {RATIO} times its size, which no snapshot does: "
+                "a decompression bomb is not read"
+            )
+        if not data and not piece:
+            raise PlainPickleError("it is truncated: its compression does not end")
+        yield piece
 
 
 @contextmanager

@@ -5,6 +5,8 @@ from __future__ import annotations
 import copy
 import gzip
 import pickle
+import tracemalloc
+import zlib
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +20,7 @@ from gpuperf_analyzers.snapshot import (
     past_of,
     read_snapshot,
 )
+from gpuperf_analyzers.snapshot.reader import RATIO_FROM
 from snapshots import ADAM, BASE, MIB, TRAIN, block, event, example, segment, written
 
 
@@ -114,6 +117,41 @@ def test_unknown_fields_and_actions_are_passed_over(tmp_path: Path) -> None:
     past = past_of(found, 0)
     assert past is not None
     assert past.events == 8
+
+
+def test_a_bomb_is_refused_before_it_is_unpacked(tmp_path: Path) -> None:
+    """256 MiB of None in 1/1000 of it: a tenth is unpacked, and nothing of that is looked at."""
+    packer = zlib.compressobj(9, wbits=31)
+    packed = packer.compress(b"\x80\x04")
+    packed += b"".join(packer.compress(b"N" * 2**20) for _ in range(256)) + packer.flush()
+    path = tmp_path / "s.pickle.gz"
+    path.write_bytes(packed)
+    tracemalloc.start()
+    try:
+        with pytest.raises(SnapshotError, match=r"s\.pickle\.gz: .*unpacks to more than 100 times"):
+            read_snapshot(path)
+        assert tracemalloc.get_traced_memory()[1] < 4 * RATIO_FROM
+    finally:
+        tracemalloc.stop()
+
+
+def test_the_most_regular_history_is_no_bomb(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Blocks that differ in their address alone compress 15 times."""
+    monkeypatch.setattr("gpuperf_analyzers.snapshot.reader.RATIO_FROM", 0)
+    blocks = [
+        {"address": 2**40 + 512 * i, "size": 512, "requested_size": 512, "state": "inactive"}
+        for i in range(20_000)
+    ]
+    whole = {"device": 0, "address": 2**40, "total_size": 512 * 20_000, "stream": 0,
+             "allocated_size": 0, "active_size": 0, "segment_type": "small"}  # fmt: skip
+    data = pickle.dumps({"segments": [{**whole, "blocks": blocks}], "device_traces": [[]]})
+    packed = gzip.compress(data)
+    assert 10 * len(packed) < len(data) < 50 * len(packed)
+    path = tmp_path / "s.pickle.gz"
+    path.write_bytes(packed)
+    assert len(read_snapshot(path).segments) == 1
 
 
 def test_packed_by_gzip(tmp_path: Path) -> None:

@@ -143,16 +143,16 @@ def test_every_cut_of_a_pickle_is_told() -> None:
 
 
 @pytest.mark.parametrize("nesting", [b"(" * 100_000, b"]" * 100 + b"a" * 99 + b".",
-                                     b")" + b"\x85" * 200_000 + b"."])  # fmt: skip
+                                     b")" + b"\x85" * 90_000 + b"."])  # fmt: skip
 def test_deep_nesting_is_refused(nesting: bytes) -> None:
     with pytest.raises(PlainPickleError, match="deep within each other"):
         read_plain_pickle(nesting)
 
 
 def test_only_text_is_a_key() -> None:
-    # A tuple a million deep as a key would end the interpreter when it is hashed.
+    # A tuple 90,000 deep as a key would end the interpreter when it is hashed.
     with pytest.raises(PlainPickleError, match="a key is tuple"):
-        read_plain_pickle(b"})" + b"\x85" * 1_000_000 + b"Ns.")
+        read_plain_pickle(b"})" + b"\x85" * 90_000 + b"Ns.")
     with pytest.raises(PlainPickleError, match="a key is int"):
         read_plain_pickle(b"}K\x01Ns.")
 
@@ -169,6 +169,28 @@ def test_more_values_or_containers_than_allowed_are_refused() -> None:
         read_plain_pickle(pickle.dumps(list(range(100))), Limits(values=50))
     with pytest.raises(PlainPickleError, match="more than 10 containers"):
         read_plain_pickle(pickle.dumps([[i] for i in range(20)]), Limits(containers=10))
+
+
+def test_memory_that_a_byte_asks_for_is_bounded_by_the_size() -> None:
+    """Of n bytes 100,000 + n / 8 containers and memo entries; a million values wait at most."""
+    size = 2 + 300 * 1002 + 2
+    most = rf"more than {100_000 + size // 8:,} containers"
+    with pytest.raises(PlainPickleError, match=most):
+        read_plain_pickle(b"](" + (b"]" * 1000 + b"e(") * 300 + b"e.")
+    with pytest.raises(PlainPickleError, match=r"keeps more than 137,500 values for later"):
+        read_plain_pickle(b"]" + b"\x94" * 299_998 + b".")
+    with pytest.raises(PlainPickleError, match="more than 1,000,000 values of it are in no"):
+        read_plain_pickle(b"N" * 1_100_000 + b".")
+    with pytest.raises(PlainPickleError, match="more than 1,000,000 values of it are in no"):
+        read_plain_pickle(b"]" + b"(" + b"N" * 600_000 + b"(" + b"N" * 600_000 + b"ee.")
+
+
+@pytest.mark.parametrize("protocol", [2, 4])
+def test_the_smallest_blocks_are_far_from_the_bound(protocol: int) -> None:
+    """A dict of two keys, the fewest of any layout, takes 13 bytes or more: 8 are asked for."""
+    blocks = [{"size": 512 + i % 7, "state": "inactive"} for i in range(120_000)]
+    found = read_plain_pickle(pickle.dumps({"blocks": blocks}, protocol))
+    assert found == {"blocks": blocks}
 
 
 def test_a_laugh_of_references_stays_as_small_as_its_text() -> None:
