@@ -17,7 +17,7 @@ from pytest_gpuperf.report.html.blocks import (
     text_cell,
     words,
 )
-from pytest_gpuperf.report.html.sections.values import values_section
+from pytest_gpuperf.report.html.sections.values import parts_section, values_section
 
 Document = Mapping[str, Any]
 _MOST_ROWS = 2000
@@ -31,9 +31,14 @@ def foreign_sections(document: Document) -> Sequence[Section]:
     if findings:
         blocks.append(Text(findings, "caution"))
     blocks += [_table(sheet) for sheet in document["tables"]]
+    sections = [Section("What the file says", tuple(blocks))]
     values = values_section(document.get("values") or {})
-    told = Section("What the file says", tuple(blocks))
-    return (told,) if values is None else (told, replace(values, open=True))
+    if values is not None:
+        sections.append(replace(values, open=True))
+    parts = parts_section(document.get("parts") or {})
+    if parts is not None:
+        sections.append(parts)
+    return sections
 
 
 def _table(sheet: Document) -> Table:

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from foreign_samples import DMON
 from kineto import KinetoTrace
 from plugin.report.html.conftest import Open, follow
 from plugin.report.html.pages import document, records
@@ -154,6 +155,24 @@ def test_a_file_of_another_tool_is_shown_with_its_tables(tmp_path: Path, browse:
     assert "File of another tool" in text
     assert "Read from" in text
     assert "3.000 MiB" in text  # 1 MiB of parameters and 2 MiB of no category at 9 µs
+
+
+def test_a_file_of_two_gpus_has_both_in_a_table(tmp_path: Path, browse: Open) -> None:
+    # GPU 0 was at 80 and 100% and 100 and 200 W; GPU 1 at 0%, 60 and 61 W: means of the two rows.
+    path, page = tmp_path / "dmon.log", tmp_path / "page.html"
+    path.write_text(DMON)
+    assert main(["report", str(path), "-o", str(page)]) == 0
+    driver = browse(page, "all")
+    text = driver.find_element("tag name", "main").get_attribute("textContent")
+    assert "Measured, each of 2" in " ".join(text.split())
+    rows = driver.find_elements("css selector", "article tbody tr")
+    cells = [[c.get_attribute("textContent").strip() for c in r.find_elements("tag name", "td")]
+             for r in rows]  # fmt: skip
+    found = {(row[0], row[1]): row[2] for row in cells if row and row[0].startswith("GPU ")}
+    assert found["GPU 0", "gpu_util"] == "90.0%"
+    assert found["GPU 1", "gpu_util"] == "0%"
+    assert found["GPU 0", "power"] == "150 W"
+    assert found["GPU 1", "power"] == "60.5 W"
 
 
 def test_the_environment_has_every_place_of_the_run_with_its_policy() -> None:

@@ -37,6 +37,27 @@ def values_section(values: Mapping[str, Mapping[str, Any]]) -> Section | None:
     return Section("All values", tuple(blocks), open=False) if blocks else None
 
 
+def parts_section(parts: Mapping[str, Mapping[str, Mapping[str, Any]]]) -> Section | None:
+    """What was measured of each device (or table) of a file; None where there is only one.
+
+    `parts` has the values by metric of each, by its label. The values of the whole are of the
+    worst of them.
+    """
+    if len(parts) < 2:
+        return None
+    rows = tuple(
+        (text_cell(label, 120), *_row(name, entry)[:4], text_cell(entry.get("source") or "", 160))
+        for label, values in parts.items()
+        for name, entry in values.items()
+        if entry.get("value") is not None
+    )
+    if not rows:
+        return None
+    columns = (Column("part", text=True), *_MEASURED[:4], _MEASURED[5])
+    table = Table(f"Measured, each of {len(parts)}", columns, rows, searchable=True)
+    return Section("Each device or table of the file", (table,))
+
+
 def metric_cell(name: str) -> Cell:
     """A metric's name, with its definition one hover away."""
     said = words(name, 60)
