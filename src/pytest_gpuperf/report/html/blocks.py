@@ -40,6 +40,10 @@ class Cell:
     kind: str = ""
 
 
+SHOWN_ROWS = 200
+"""Rows that a long table shows at first; the style sheet has the number too."""
+
+
 @dataclass(frozen=True, slots=True)
 class Table:
     """Rows of cells; ``searchable`` puts a search field above, ``more`` says what is left out."""
@@ -49,6 +53,14 @@ class Table:
     rows: tuple[tuple[Cell, ...], ...]
     searchable: bool = False
     more: str = ""
+
+    @property
+    def paged(self) -> bool:
+        """Whether the first :data:`SHOWN_ROWS` are shown until a filter or a button asks for all.
+
+        A browser takes as long to lay out some thousand rows as to read all of the page.
+        """
+        return self.searchable and len(self.rows) > SHOWN_ROWS
 
 
 @dataclass(frozen=True, slots=True)

@@ -196,6 +196,9 @@ def test_a_run_of_thousands_shows_the_worst_in_full_and_every_verdict(
     driver = browse(page)
     from selenium.webdriver.support.ui import WebDriverWait
 
+    rows = driver.find_elements("css selector", "#overview figure:first-of-type tbody tr")
+    assert len(rows) > 1500
+    assert sum(row.is_displayed() for row in rows[190:210]) == 10  # the first 200 of them
     field = driver.find_element("css selector", "#overview input.filter")
     field.send_keys("test_1499")
     row = "#overview figure:first-of-type tbody tr:not([hidden])"
@@ -205,6 +208,12 @@ def test_a_run_of_thousands_shows_the_worst_in_full_and_every_verdict(
     assert "95% interval" in shown
     assert "of 200 tests of this run" in shown
     driver = browse(page)
+    more = driver.find_element("css selector", "#overview button.all")
+    assert re.fullmatch(r"Show all 1,5\d\d rows", more.text)
+    more.click()
+    rows = driver.find_elements("css selector", "#overview figure:first-of-type tbody tr")
+    assert all(row.is_displayed() for row in rows[190:210])
+    assert not driver.find_elements("css selector", "#overview figure:first-of-type button.all")
     follow(driver, "test_red")
     assert "Distribution" in driver.find_element("css selector", "article:not([hidden])").text
 

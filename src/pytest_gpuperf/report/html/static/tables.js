@@ -28,7 +28,14 @@ function sortBy(table, index, button) {
 
 function filterRows(figure, words) {
   const wanted = words.toLowerCase().split(/\s+/).filter(Boolean);
-  const rows = figure.querySelector("table").tBodies[0].rows;
+  const table = figure.querySelector("table");
+  const rows = table.tBodies[0].rows;
+  // What is searched for may stand behind the rows that a long table begins with.
+  const all = figure.querySelector("button.all");
+  if (all) {
+    table.classList.toggle("paged", !wanted.length);
+    all.parentElement.hidden = wanted.length > 0;
+  }
   let shown = 0;
   for (const row of rows) {
     const text = row.textContent.toLowerCase();
@@ -44,7 +51,22 @@ function tableCsv(table) {
   return csv([heads, ...rows.map(row => Array.from(row.cells, raw))]);
 }
 
+/* A long table begins with its first rows: the others cost seconds before anything can be done. */
+function setUpRest(table) {
+  const count = table.tBodies[0].rows.length.toLocaleString("en");
+  const button = make("button", { type: "button", className: "all", textContent: `Show all ${count} rows` });
+  const line = make("p", { className: "more" }, button);
+  button.addEventListener("click", () => {
+    table.classList.remove("paged");
+    line.remove();
+    table.closest(".scroll").focus();
+    say(`all ${count} rows are shown`);
+  });
+  table.closest(".scroll").after(line);
+}
+
 function setUpTables() {
+  document.querySelectorAll("table.paged").forEach(setUpRest);
   for (const table of document.querySelectorAll("table.sortable")) {
     Array.from(table.tHead.rows[0].cells).forEach((th, index) => {
       th.dataset.title = th.textContent.trim();
