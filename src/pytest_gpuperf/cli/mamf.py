@@ -18,6 +18,7 @@ from pytest_gpuperf.recording.mamf_cache import DTYPES
 if TYPE_CHECKING:
     import torch
 
+    from pytest_gpuperf.mamf.ranges import Shape
     from pytest_gpuperf.mamf.result import Outcome
     from pytest_gpuperf.mamf.run import Options
     from pytest_gpuperf.mamf.search import Search
@@ -117,7 +118,7 @@ def _parser() -> argparse.ArgumentParser:
         help="timed calls of each of the last few (100); half as many warm-ups before either",
     )
     parser.add_argument(
-        "--max-time", metavar="TIME", help='begin no further shape after it ("10min"; quick: 50 s)'
+        "--max-time", metavar="TIME", help='end after it, at the next call ("10min"; quick: 50 s)'
     )
     parser.add_argument("--seed", type=int, default=0, help="of the choice of shapes (0)")
     parser.add_argument(
@@ -228,10 +229,10 @@ def _writable(result: Path) -> None:
         ) from None
 
 
-def _bar() -> AbstractContextManager[Callable[[Search], None]]:
+def _bar() -> AbstractContextManager[Callable[[Search, Shape | None], None]]:
     """A progress bar with the best so far; nothing where the standard error is no terminal."""
     if sys.stderr is None or not sys.stderr.isatty():
-        return nullcontext(lambda _: None)
+        return nullcontext(lambda *_: None)
     from pytest_gpuperf.cli.mamf_bar import Bar
 
     return Bar()
@@ -251,7 +252,9 @@ def _tell(outcome: Outcome, args: argparse.Namespace, options: Options) -> int:
     written += f"kept        {harmless(_kept(outcome, args, options), 4096)}\n"
     sys.stdout.write(json.dumps(document, indent=1) + "\n" if args.json else text)
     (sys.stderr if args.json else sys.stdout).write(written)
-    return _INTERRUPTED if outcome.stopped == "interrupted" else 0
+    if outcome.stopped == "interrupted":
+        return _INTERRUPTED
+    return 0 if outcome.search.best else 1  # the time given was over before there was a number
 
 
 def _kept(outcome: Outcome, args: argparse.Namespace, options: Options) -> str:

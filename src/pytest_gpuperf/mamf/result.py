@@ -243,9 +243,15 @@ def _efficiency_line(found: Efficiency) -> str:
 def _stopped_line(o: Outcome) -> list[str]:
     if not o.stopped:
         return []
-    why = {"interrupted": "interrupted", "max-time": "the time given was over"}[o.stopped]
+    why = {
+        "interrupted": "interrupted",
+        "max-time": "the time given was over, or too short for the next shape",
+    }[o.stopped]
     left = o.search.planned - o.search.timings
-    return [f"stopped     {why}, about {left:,} timings before the end: the best so far"]
+    return [
+        f"stopped     {why}, about {left:,} timings before the end"
+        + (": the best so far" if o.search.best else "")
+    ]
 
 
 def _table(search: Search) -> list[str]:

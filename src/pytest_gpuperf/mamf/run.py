@@ -12,7 +12,7 @@ from pytest_gpuperf.mamf.journal import Journal
 from pytest_gpuperf.mamf.ranges import Grid, Shape
 from pytest_gpuperf.mamf.result import Outcome, efficiency
 from pytest_gpuperf.mamf.search import Effort, Search
-from pytest_gpuperf.mamf.timing import MatmulTimer, check_dtype, fp32_matmuls
+from pytest_gpuperf.mamf.timing import MatmulTimer, TimeOverError, check_dtype, fp32_matmuls
 from pytest_gpuperf.recording.busy_cpus import watch_others
 from pytest_gpuperf.recording.devices import device_title
 from pytest_gpuperf.recording.errors import RecordingError, import_torch
@@ -46,7 +46,7 @@ class Options:
     shape_s
         About how long one question may take; three calls are always timed.
     max_time_s
-        When no further shape is begun; None for never.
+        When the search ends, at the next call of a matmul; None for never.
     seed
         Of the choice of shapes.
     """
@@ -62,11 +62,8 @@ class Options:
     seed: int = 0
 
 
-class _TimeOverError(Exception):
-    """The time given to the search is over."""
-
-
-Watch = Callable[[Search], None]
+Watch = Callable[[Search, Shape | None], None]
+"""Told before each timing, with the shape that is in hand, and after it, with none."""
 
 
 def find_maximum(
@@ -74,7 +71,7 @@ def find_maximum(
     device: torch.device,
     peaks: Iterable[Peak],
     *,
-    seen: Watch = lambda _: None,
+    seen: Watch = lambda *_: None,
     said: Callable[[str], None] = lambda _: None,
 ) -> Outcome:
     """Search, and tell what was found; Ctrl-C and the end of the time given end it early.
@@ -88,7 +85,7 @@ def find_maximum(
     peaks
         Dense peaks, for the efficiency.
     seen
-        Called after each timing.
+        Called before and after each timing.
     said
         Told what the user should know at once.
 
@@ -102,7 +99,8 @@ def find_maximum(
         The journal cannot be written.
     """
     check_dtype(options.dtype, device, options.grid)
-    timer = MatmulTimer(device, options.dtype, shape_s=options.shape_s)
+    until = None if options.max_time_s is None else perf_counter() + options.max_time_s
+    timer = MatmulTimer(device, options.dtype, shape_s=options.shape_s, until=until)
     units = _units(device)
     journal = Journal(options.journal, _header(options, device), timer)
     if options.resume:
@@ -111,9 +109,16 @@ def find_maximum(
         aside = journal.begin()
         if aside is not None:
             said(f"an unfinished search was there: moved to {aside} (--resume continues one)")
+
+    def asked(shape: Shape, calls: int) -> tuple[float, ...]:
+        seen(search, shape)
+        if until is not None and perf_counter() > until:
+            raise TimeOverError
+        return journal.time(shape, calls)
+
     search = Search(
-        _within(journal.time, options.max_time_s), options.grid, units=units,
-        effort=options.effort, exhaustive=options.exhaustive, seed=options.seed, seen=seen,
+        asked, options.grid, units=units, effort=options.effort, exhaustive=options.exhaustive,
+        seed=options.seed, seen=lambda found: seen(found, None),
     )  # fmt: skip
     stopped = ""
     others = watch_others(siblings=False)
@@ -122,7 +127,7 @@ def find_maximum(
             search.run()
     except KeyboardInterrupt:
         stopped = "interrupted"
-    except _TimeOverError:
+    except TimeOverError:
         stopped = "max-time"
     finally:
         # Finished only once its result is kept: until then it can be resumed.
@@ -163,22 +168,6 @@ def to_keep(outcome: Outcome) -> CachedMamf:
         timed=len(outcome.search.tried),
         searched=outcome.grid.words(),
     )
-
-
-def _within(
-    time: Callable[[Shape, int], tuple[float, ...]], seconds: float | None
-) -> Callable[[Shape, int], tuple[float, ...]]:
-    """`time` until `seconds` from now."""
-    if seconds is None:
-        return time
-    end = perf_counter() + seconds
-
-    def asked(shape: Shape, calls: int) -> tuple[float, ...]:
-        if perf_counter() > end:
-            raise _TimeOverError
-        return time(shape, calls)
-
-    return asked
 
 
 def _units(device: torch.device) -> int | None:

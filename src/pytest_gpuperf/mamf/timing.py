@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from math import inf
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
@@ -30,10 +31,17 @@ FEWEST_CALLS = 3
 """Timed calls of a shape, whatever they take."""
 _MOST_TRIES = 3
 """Calls made for each one wanted, on a CPU that is not ours alone."""
+_PROBE, _FEWEST_TILES, _FASTER = 256, 64, 4
+"""Rows and columns of a small product, how many such a large one has, and how much faster it may
+be for the same FLOP."""
 _TORCH = {"fp32": "float32", "tf32": "float32", "fp16": "float16", "bf16": "bfloat16"}
 _BYTES = {"fp32": 4, "tf32": 4, "fp16": 2, "bf16": 2, "fp8": 1}
 _FP8_MULTIPLE = 16
 _NEEDS = {"tf32": (8, 0), "fp8": (8, 9)}
+
+
+class TimeOverError(Exception):
+    """The time given to a search is over, or too short for three calls of the shape in hand."""
 
 
 def check_dtype(dtype: str, device: torch.device, grid: Grid) -> None:
@@ -106,12 +114,18 @@ class MatmulTimer:
         The timer: ``event`` or ``wall``.
     """
 
-    def __init__(self, device: torch.device, dtype: str, *, shape_s: float = 5.0) -> None:
-        """Make a timer that spends about `shape_s` seconds a question, three calls excepted."""
+    def __init__(
+        self, device: torch.device, dtype: str, *, shape_s: float = 5.0, until: float | None = None
+    ) -> None:
+        """Make a timer that spends about `shape_s` seconds a question, three calls excepted.
+
+        At `until` (``perf_counter``) it ends within a question, even a warm-up; a call is not cut.
+        """
         self.failures: dict[Shape, str] = {}
         self.disturbed: set[Shape] = set()
         self.notes: tuple[str, ...] = ()
         self._device, self._dtype, self._shape_s = device, dtype, shape_s
+        self._until = inf if until is None else until
         self._timer = make_timer(None, device)
         self.name = self._timer.name
         self._prepare: Callable[[], object] | None = None
@@ -130,7 +144,13 @@ class MatmulTimer:
         return "hot" if self._prepare is None else "cold"
 
     def time(self, shape: Shape, calls: int) -> tuple[float, ...]:
-        """Seconds of each call; none where the shape cannot be run (see :attr:`failures`)."""
+        """Seconds of each call; none where the shape cannot be run (see :attr:`failures`).
+
+        Raises
+        ------
+        TimeOverError
+            The end was reached, or three calls would go beyond it, or on a CPU one, by far.
+        """
         torch = import_torch()
         why = self._too_large(shape)
         if why:
@@ -138,6 +158,7 @@ class MatmulTimer:
             return ()
         try:
             with torch.inference_mode():
+                self._check_hope(torch, shape)
                 taken = self._timed(self._matmul(torch, shape), calls, shape)
         except RuntimeError as error:  # out of memory, or a shape that the library refuses
             lines = str(error).strip().splitlines()
@@ -160,6 +181,24 @@ class MatmulTimer:
         if free is None or need <= free:
             return ""
         return f"needs {need / 2**30:.1f} GiB of memory, {free / 2**30:.1f} GiB are free"
+
+    def _check_hope(self, torch: Any, shape: Shape) -> None:
+        """Leave a shape of which not even one call fits by far, for a call of it cannot be left.
+
+        On a CPU a product of 20480³ takes minutes. One of 256 of its rows and columns says how
+        many, and the whole may be four times as fast.
+        """
+        m, n, k = shape
+        tiles = m * n / _PROBE**2
+        if self._until == inf or self._device.type == "cuda" or tiles < _FEWEST_TILES:
+            return
+        call = self._matmul(torch, (_PROBE, _PROBE, k))
+        call()
+        begin = perf_counter()
+        call()
+        took = perf_counter() - begin
+        if took * tiles / _FASTER > self._until - perf_counter():
+            raise TimeOverError
 
     def _matmul(self, torch: Any, shape: Shape) -> Callable[[], object]:
         m, n, k = shape
@@ -190,17 +229,27 @@ class MatmulTimer:
         begin = perf_counter()
         call()
         timer.synchronize()
+        self._check_time()
         if perf_counter() - begin < self._shape_s:  # else one warm-up must do
             begin = perf_counter()
             call()
             timer.synchronize()
-        fitting = int(self._shape_s / max(perf_counter() - begin, 1e-9) / 1.5)
+        took = perf_counter() - begin
+        left = self._until - perf_counter()
+        if left < FEWEST_CALLS * took:
+            raise TimeOverError
+        fitting = int(min(self._shape_s, left) / max(took, 1e-9) / 1.5)
         calls = max(FEWEST_CALLS, min(calls, fitting))
         for _ in range(calls // 2 - 2):
             call()
+            self._check_time()
         if self._device.type == "cuda":
             return self._queued(call, calls)
         return self._undisturbed(call, calls, shape)
+
+    def _check_time(self) -> None:
+        if perf_counter() > self._until:
+            raise TimeOverError
 
     def _queued(self, call: Callable[[], object], calls: int) -> tuple[float, ...]:
         """Calls that the device does one after the other, the host ahead of it."""
@@ -222,7 +271,7 @@ class MatmulTimer:
         timer = self._timer
         kept: list[float] = []
         all_calls: list[float] = []
-        end = perf_counter() + 2 * self._shape_s
+        end = min(perf_counter() + 2 * self._shape_s, self._until)
         while len(kept) < calls and len(all_calls) < _MOST_TRIES * calls:
             lost = cores_lost()
             start = timer.mark()
@@ -233,6 +282,7 @@ class MatmulTimer:
                 kept.append(took)
             if perf_counter() > end and len(all_calls) >= FEWEST_CALLS:
                 break
+            self._check_time()
         if len(kept) >= FEWEST_CALLS:
             self.disturbed.discard(shape)
             return tuple(kept)

@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 
 from pytest_gpuperf.cli import main
+from pytest_gpuperf.cli.mamf_bar import Bar
 
 torch = pytest.importorskip("torch")
 
@@ -215,6 +216,28 @@ def test_the_end_of_the_time_given_keeps_the_best_so_far(
     assert found["best"] is not None
     assert found["effort"]["timings"] < 25
     assert JOURNAL.exists()
+
+
+def test_time_over_before_the_first_shape_is_no_success(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Calls of 0.2 s where 0.1 s are given: the shape is named meanwhile, and nothing is kept."""
+    shown: list[str] = []
+
+    def matmul(*_: object) -> Any:
+        return lambda: shown.append(bar._progress.tasks[0].description) or time.sleep(0.2)
+
+    bar = Bar()
+    monkeypatch.setattr("pytest_gpuperf.mamf.timing.MatmulTimer._matmul", matmul)
+    monkeypatch.setattr("pytest_gpuperf.cli.mamf._bar", lambda: bar)
+    assert main(["mamf", "--device=cpu", "--preset=h100", "--max-time=100ms"]) == 1
+    out = capsys.readouterr().out
+    assert "best        none: no shape was timed" in out
+    assert "stopped     the time given was over, or too short for the next shape, about " in out
+    assert "the best so far" not in out
+    assert len(shown) == 2  # of a small part of it, which tells that the whole is hopeless
+    assert re.fullmatch(r"timing \d+x\d+x\d+", shown[0])
+    assert (result()["best"], result()["stopped"]) == (None, "max-time")
 
 
 def test_a_new_search_moves_an_unfinished_one_aside(

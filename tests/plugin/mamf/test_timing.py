@@ -1,13 +1,13 @@
 from __future__ import annotations
 
-from time import sleep
+from time import perf_counter, sleep
 from types import SimpleNamespace
 
 import pytest
 
 from pytest_gpuperf.mamf import timing
 from pytest_gpuperf.mamf.ranges import make_grid
-from pytest_gpuperf.mamf.timing import MatmulTimer, check_dtype, fp32_matmuls
+from pytest_gpuperf.mamf.timing import MatmulTimer, TimeOverError, check_dtype, fp32_matmuls
 from pytest_gpuperf.recording.errors import RecordingError
 
 torch = pytest.importorskip("torch")
@@ -18,8 +18,9 @@ SQUARES = make_grid((64,), (64,), (64,))
 
 
 @pytest.mark.parametrize("dtype", ["fp32", "fp16", "bf16", "fp8"])
-def test_the_product_is_of_m_by_k_and_k_by_n(dtype: str) -> None:
+def test_the_product_is_of_m_by_k_and_k_by_n(dtype: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """What the timed call computes, against a float32 product of its own operands."""
+    monkeypatch.setattr(timing, "cores_lost", lambda: 0)  # a busy machine keeps fewer calls
     timer = MatmulTimer(CPU, dtype)
     call = timer._matmul(torch, (48, 32, 64))
     cells = dict(zip(call.__code__.co_freevars, call.__closure__, strict=True))
@@ -54,6 +55,70 @@ def test_a_time_is_of_one_call(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_long_calls_are_fewer_but_three(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(MatmulTimer, "_matmul", lambda *_: lambda: sleep(0.05))
     assert len(MatmulTimer(CPU, "fp32", shape_s=0.01).time((1, 1, 1), 100)) == 3
+
+
+@pytest.mark.parametrize("given_s", [0.02, 0.07, 0.2])
+def test_a_shape_is_left_at_the_call_after_which_three_more_do_not_fit(
+    given_s: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Calls of 50 ms: the end within the first, the second, and 100 ms, two calls, behind both."""
+    made = [0]
+
+    def call() -> None:
+        made[0] += 1
+        sleep(0.05)
+
+    monkeypatch.setattr(MatmulTimer, "_matmul", lambda *_: call)
+    timer = MatmulTimer(CPU, "fp32", until=perf_counter() + given_s)
+    with pytest.raises(TimeOverError):
+        timer.time((1, 1, 1), 100)
+    assert made[0] <= (1 if given_s == 0.02 else 2)
+    assert timer.failures == {}
+
+
+def test_a_call_that_takes_far_longer_than_the_time_left_is_not_begun(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """4096² are 256 times 256²: where those take 50 ms, all take 3.2 s at four times the rate."""
+    made: list[tuple[int, int, int]] = []
+
+    def matmul(_: object, __: object, shape: tuple[int, int, int]) -> object:
+        made.append(shape)
+        return lambda: sleep(0.05 if shape[0] == 256 else 0.001)
+
+    monkeypatch.setattr(MatmulTimer, "_matmul", matmul)
+    monkeypatch.setattr(timing, "cores_lost", lambda: 0)
+    with pytest.raises(TimeOverError):
+        MatmulTimer(CPU, "fp32", until=perf_counter() + 3).time((4096, 4096, 8), 3)
+    assert made == [(256, 256, 8)]
+    assert len(MatmulTimer(CPU, "fp32", until=perf_counter() + 60).time((4096, 4096, 8), 3)) == 3
+    assert made[1:] == [(256, 256, 8), (4096, 4096, 8)]
+
+
+def test_a_shape_takes_no_more_calls_than_the_time_left_holds(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """20 ms a call: a second holds 50, so that half as many warm-ups and 2/3 of them are left."""
+    monkeypatch.setattr(MatmulTimer, "_matmul", lambda *_: lambda: sleep(0.02))
+    monkeypatch.setattr(timing, "cores_lost", lambda: 0)
+    begin = perf_counter()
+    taken = MatmulTimer(CPU, "fp32", until=begin + 1).time((1, 1, 1), 1000)
+    assert 3 <= len(taken) <= 50 * 2 // 3
+    assert perf_counter() - begin < 1.5
+
+
+def test_calls_that_slow_down_are_left_in_the_middle(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two calls at once, then 0.2 s each: at the end, 0.3 s away, warm-ups are left."""
+    made = [0]
+
+    def call() -> None:
+        made[0] += 1
+        sleep(0.2 if made[0] > 2 else 0)
+
+    monkeypatch.setattr(MatmulTimer, "_matmul", lambda *_: call)
+    with pytest.raises(TimeOverError):
+        MatmulTimer(CPU, "fp32", until=perf_counter() + 0.3).time((1, 1, 1), 1000)
+    assert made[0] <= 4
 
 
 def test_calls_that_lost_a_core_do_not_count_where_others_are_left(
