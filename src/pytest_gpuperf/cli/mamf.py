@@ -63,34 +63,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--dtype", choices=DTYPES, help="bf16 on a GPU, fp32 on a CPU by default")
     parser.add_argument("--device", help="cpu, cuda or cuda:N")
-    which = parser.add_mutually_exclusive_group()
-    which.add_argument(
-        "--preset",
-        choices=PRESETS,
-        help="quick (the default): N = K = 4096, M to 20480 by 256, under a minute, smaller on a "
-        "CPU; a100, mi300x: each side 0 to 5376 by 256; h100: each side 0 to 20480 by 256",
-    )
-    which.add_argument(
-        "--quick",
-        action="store_const",
-        const="quick",
-        dest="preset",
-        help="the same as --preset quick",
-    )
-    for side, what in (
-        ("m", "rows of the product"),
-        ("n", "its columns"),
-        ("k", "the side that is reduced"),
-    ):
-        sides = parser.add_mutually_exclusive_group()
-        sides.add_argument(f"--{side}", type=int, metavar="SIDE", help=f"{side.upper()}: {what}")
-        sides.add_argument(
-            f"--{side}-range",
-            type=int,
-            nargs=3,
-            metavar=("START", "STOP", "STEP"),
-            help=f"values of {side.upper()}, STOP excluded, 0 skipped",
-        )
+    _add_shapes(parser)
     parser.add_argument("--exhaustive", action="store_true", help="time every shape of the grid")
     parser.add_argument(
         "--resume",
@@ -126,6 +99,38 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--json", action="store_true", help="print the result as JSON")
     return parser
+
+
+def _add_shapes(parser: argparse.ArgumentParser) -> None:
+    """Add what says which shapes the grid has: a preset, and sides or ranges of them."""
+    which = parser.add_mutually_exclusive_group()
+    which.add_argument(
+        "--preset",
+        choices=PRESETS,
+        help="quick (the default): N = K = 4096, M to 20480 by 256, under a minute, smaller on a "
+        "CPU; a100, mi300x: each side 0 to 5376 by 256; h100: each side 0 to 20480 by 256",
+    )
+    which.add_argument(
+        "--quick",
+        action="store_const",
+        const="quick",
+        dest="preset",
+        help="the same as --preset quick",
+    )
+    for side, what in (
+        ("m", "rows of the product"),
+        ("n", "its columns"),
+        ("k", "the side that is reduced"),
+    ):
+        sides = parser.add_mutually_exclusive_group()
+        sides.add_argument(f"--{side}", type=int, metavar="SIDE", help=f"{side.upper()}: {what}")
+        sides.add_argument(
+            f"--{side}-range",
+            type=int,
+            nargs=3,
+            metavar=("START", "STOP", "STEP"),
+            help=f"values of {side.upper()}, STOP excluded, 0 skipped",
+        )
 
 
 def _search(args: argparse.Namespace) -> int:
