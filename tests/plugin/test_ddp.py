@@ -21,7 +21,7 @@ from pytest_gpuperf.session.ddp_plan import check_startable, plan_ranks, threads
 
 STEPS = 4
 QUICK = Options(warmup_s=0.05, max_time_s=0.2, steps=STEPS, measure_peak=False)
-LIMIT_S = 60.0
+LIMIT_S = 120.0
 
 
 def make_step(rank, world_size):
@@ -140,15 +140,13 @@ def _measure(make, folder, *, timeout_s=LIMIT_S, options=QUICK, **settings):
 
 
 class Timed:
-    """An outcome, its folder and how long it took: one measurement for several tests."""
+    """An outcome and its folder: one measurement for several tests."""
 
     def __init__(self, folder):
         self.folder = folder
         (folder / "test_it[1].rank7.pt.trace.json.gz").touch()
         (folder / "test_it1.rank0.pt.trace.json.gz").touch()
-        began = time.monotonic()
         self.outcome = _measure(make_step, folder, name="step")
-        self.took_s = time.monotonic() - began
         self.traces = [
             json.loads(gzip.decompress(path.read_bytes())) for path in self.outcome.trace_paths
         ]
@@ -228,19 +226,21 @@ def test_a_killed_rank_is_named_with_the_signal(tmp_path):
     assert not list(tmp_path.iterdir())
 
 
-def _hang(make, folder, took_s):
-    """The failure of a hang; twice the time of a run that comes through is time enough."""
-    timeout_s = 2 * took_s + 2
-    began = time.monotonic()
-    with pytest.raises(RankFailure) as caught:
-        _measure(make, folder, timeout_s=timeout_s)
-    assert time.monotonic() - began < timeout_s + 10
-    assert f"hung: still running after {timeout_s:g} s" in str(caught.value)
-    return caught.value
+def _hang(make, folder):
+    """The failure of a hang, and its folder: the limit is doubled until it ends call 3."""
+    for timeout_s in (8.0, 16.0, 32.0, 64.0, 128.0):
+        within = folder / f"{timeout_s:g}"
+        within.mkdir()
+        with pytest.raises(RankFailure) as caught:
+            _measure(make, within, timeout_s=timeout_s)
+        assert f"hung: still running after {timeout_s:g} s" in str(caught.value)
+        if "in call 3 of the step" in str(caught.value):
+            break
+    return caught.value, within
 
 
-def test_a_rank_that_sleeps_is_named_and_not_the_one_that_waits_for_it(tmp_path, timed):
-    failure = _hang(make_sleeping, tmp_path, timed.took_s)
+def test_a_rank_that_sleeps_is_named_and_not_the_one_that_waits_for_it(tmp_path):
+    failure, folder = _hang(make_sleeping, tmp_path)
     lines = str(failure).splitlines()
     assert failure.rank == 1
     assert re.fullmatch(
@@ -248,12 +248,12 @@ def test_a_rank_that_sleeps_is_named_and_not_the_one_that_waits_for_it(tmp_path,
     )
     assert re.fullmatch(r"rank 0: in call 3 of the step, waiting at .*backward\(\)\)", lines[2])
     saved = [Path(p) for p in lines[3].partition(": ")[2].split(", ")]
-    assert sorted(saved) == sorted(tmp_path.iterdir())
+    assert sorted(saved) == sorted(folder.iterdir())
     assert all("most recent call first" in p.read_text() for p in saved)
 
 
-def test_a_rank_left_alone_in_a_collective_is_told_where_it_waits(tmp_path, timed):
-    failure = _hang(make_deserting, tmp_path, timed.took_s)
+def test_a_rank_left_alone_in_a_collective_is_told_where_it_waits(tmp_path):
+    failure, _ = _hang(make_deserting, tmp_path)
     lines = str(failure).splitlines()
     assert failure.rank == 0
     assert re.fullmatch(r"rank 0: in call 3 of the step, waiting at .*backward\(\)\)", lines[1])
