@@ -6,9 +6,10 @@ import json
 
 import pytest
 
-from pytest_gpuperf.cli import main
-
 pytest.importorskip("torch", reason="a live run needs torch")
+
+from pytest_gpuperf.cli import main
+from pytest_gpuperf.recording import cpu_peak
 
 TEST = """
 import pytest
@@ -30,9 +31,16 @@ OPTIONS = {
 
 
 def test_the_command_judges_our_trace_as_pytest_did(
-    pytester: pytest.Pytester, capsys: pytest.CaptureFixture[str]
+    pytester: pytest.Pytester,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     pytester.makepyfile(TEST)
+    # The search for the peak takes twenty seconds, and has tests of its own.
+    peaks = {cpu_peak.machine_key(1): {"fp32": 0.125}}
+    (pytester.path / "cpu-peaks.json").write_text(json.dumps(peaks))
+    monkeypatch.setenv(cpu_peak.CACHE_VARIABLE, str(pytester.path))
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
     pytester.runpytest_subprocess("--gpuperf-report", "-p", "no:randomly")
     report = json.loads((pytester.path / ".gpuperf" / "report.json").read_text())
     (result,) = report["results"]
@@ -54,3 +62,4 @@ def test_the_command_judges_our_trace_as_pytest_did(
     assert by_metric["step_time"] == "FAIL"  # a matmul of 64 takes longer than a microsecond
     assert by_metric["peak_memory"] == "PASS"
     assert by_metric["throughput"] == "PASS"
+    assert by_metric["mfu"] != "UNMEASURED"
