@@ -46,10 +46,6 @@ class Check:
     missing: dict[str, str] = field(default_factory=dict)
     """Pieces of the part under way that could not be run, and why."""
 
-    def need_gpu(self, what: str) -> None:
-        if self.device.type != "cuda":
-            raise NotHereError(f"{what} needs a CUDA GPU, and torch sees none")
-
     def record(self, name: str, step: Callable[[], object], **options: Any) -> dict[str, Any]:
         """The live block of one recording; its trace stays under the name."""
         seconds = {"warmup_s": 0.05, "max_time_s": 0.1} if self.quick else {"max_time_s": 0.5}
@@ -91,7 +87,6 @@ def timers(check: Check) -> dict[str, Any]:
 
 def l2_flush(check: Check) -> dict[str, Any]:
     """The same small read with the L2 cache hot and cold, by events and in a graph."""
-    check.need_gpu("flushing L2")
     x = torch.randn(1 << 20, device=check.device)
     return {
         f"{timer}_{l2}_us": median(check.record(f"l2-{timer}-{l2}", partial(torch.neg, x),
@@ -102,7 +97,6 @@ def l2_flush(check: Check) -> dict[str, Any]:
 
 def counters(check: Check) -> dict[str, Any]:
     """NVML's and GPM's counters and energy over a loop of a large matmul."""
-    check.need_gpu("NVML, GPM and the energy counter")
     a, b = inputs(check, 8192)
     block = check.record("counters", partial(torch.mm, a, b), counters_s=1.5)
     check.missing |= {f"counter {name}": why for name, why in block["telemetry_absent"].items()}
@@ -113,7 +107,6 @@ def memory(check: Check) -> dict[str, Any]:
     """Memory by category of a training step, the allocator's peaks, a snapshot of its history."""
     from gpuperf_analyzers.snapshot import device_memory, past_of, read_snapshot
 
-    check.need_gpu("a memory snapshot")
     torch.cuda.memory._record_memory_history()  # noqa: SLF001 - torch has no public name for it
     net = torch.nn.Sequential(
         torch.nn.Linear(1024, 4096), torch.nn.ReLU(), torch.nn.Linear(4096, 1024)
@@ -275,6 +268,13 @@ PARTS: dict[str, tuple[Callable[[Check], dict[str, Any]], float]] = {
     "example": (example, 180.0),
 }
 """Each part, and the seconds that it may take."""
+ON_GPU = {
+    "l2_flush": "flushing L2",
+    "counters": "NVML, GPM and the energy counter",
+    "memory": "a memory snapshot",
+    "one_thread": "the one-thread kernel",
+}
+"""The parts that are of a GPU alone, and what they do there."""
 
 
 @dataclass
@@ -301,16 +301,16 @@ def run_part(part: Callable[[Check], dict[str, Any]], check: Check) -> Outcome:
     return outcome
 
 
-def run_apart(name: str, out: Path, *, quick: bool, left: float) -> Outcome:
+def run_apart(name: str, out: Path, *, quick: bool, left: float, patience: float) -> Outcome:
     """The part in a process of its own, ended with all that it started when its time is over."""
     if left <= 0:
-        return Outcome("not run", f"the time of {BUDGET_S:.0f} s was spent")
-    limit = min(PARTS[name][1], left)
+        return Outcome("not run", "the time for all parts was spent")
+    limit = min(PARTS[name][1] * patience, left)
     written = out / f"{name}.json"
     written.unlink(missing_ok=True)
-    command = [sys.executable, sys.argv[0], f"--out={out}", f"--inside={name}", f"--limit={limit}"]
-    command += ["--quick"] if quick else []
     begin = time.monotonic()
+    command = [sys.executable, sys.argv[0], f"--out={out}", f"--inside={name}"]
+    command += [f"--ends={begin + limit}", *(["--quick"] if quick else [])]
     process = subprocess.Popen(command, start_new_session=True)
     try:
         status: int | None = process.wait(limit)
@@ -338,9 +338,13 @@ def _end(process: subprocess.Popen[bytes]) -> None:
     process.wait()
 
 
-def inside(name: str, out: Path, *, quick: bool, limit: float) -> None:
-    """What a part's own process does: run it, and leave its outcome for the one that started it."""
-    faulthandler.dump_traceback_later(max(limit - DUMP_S, limit / 2))
+def inside(name: str, out: Path, *, quick: bool, ends: float) -> None:
+    """What a part's own process does: run it, and leave its outcome for the one that started it.
+
+    `ends` is when it will be ended, by the clock that all processes share.
+    """
+    left = max(ends - time.monotonic(), 1.0)  # of which torch's import has taken its part
+    faulthandler.dump_traceback_later(max(left - DUMP_S, left / 2))
     outcome = run_part(PARTS[name][0], Check(resolve_device(), out, quick))
     (out / f"{name}.json").write_text(json.dumps(asdict(outcome)), encoding="utf-8")
 
@@ -359,23 +363,39 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--parts", default=",".join(PARTS), help="which to run, by name")
     parser.add_argument("--quick", action="store_true", help="short samples, one example test")
     parser.add_argument("--inside", choices=PARTS, help=argparse.SUPPRESS)
-    parser.add_argument("--limit", type=float, default=BUDGET_S, help=argparse.SUPPRESS)
+    parser.add_argument("--ends", type=float, default=0.0, help=argparse.SUPPRESS)
+    parser.add_argument(
+        "--patience",
+        type=float,
+        default=1.0,
+        help="times as long for each part and all, where the machine is busy",
+    )
     options = parser.parse_args(arguments)
     if options.inside:
-        inside(options.inside, options.out, quick=options.quick, limit=options.limit)
+        inside(options.inside, options.out, quick=options.quick, ends=options.ends)
         return 0
     unknown = set(options.parts.split(",")) - set(PARTS)
     if unknown:
         parser.error(f"no part {', '.join(sorted(unknown))}: there are {', '.join(PARTS)}")
     options.out.mkdir(parents=True, exist_ok=True)
-    ends = time.monotonic() + BUDGET_S
+    ends = time.monotonic() + BUDGET_S * options.patience
     device = resolve_device()
     document: dict[str, Any] = {"environment": environment(device), "parts": {}}
     if device.type != "cuda":
         print("NO GPU: torch sees no CUDA device; only what a CPU reaches is run", flush=True)
     outcomes = []
     for name in options.parts.split(","):
-        outcome = run_apart(name, options.out, quick=options.quick, left=ends - time.monotonic())
+        if name in ON_GPU and device.type != "cuda":
+            why = f"{ON_GPU[name]} needs a CUDA GPU, and torch sees none"
+            outcome = Outcome("not run", why)
+        else:
+            outcome = run_apart(
+                name,
+                options.out,
+                quick=options.quick,
+                left=ends - time.monotonic(),
+                patience=options.patience,
+            )
         outcomes.append(outcome)
         document["parts"][name] = asdict(outcome)
         # After each part, so that the end of this process loses nothing.

@@ -102,7 +102,6 @@ def _gains(check: Any) -> dict[str, Any]:
 
 def one_thread(check: Any) -> dict[str, Any]:
     """One thread that counts: NVML's utilization near 100%, one multiprocessor of all at work."""
-    check.need_gpu("the one-thread kernel")
     step = workloads.spin().on(check.device).step
     block = check.record("one-thread", step, counters_s=1.5)
     told = {

@@ -10,12 +10,17 @@ from pathlib import Path
 import torch
 
 
-def double(size: int, fail: str = "no", log: str = ""):
-    """Doubles a vector of `size` floats, or fails in its first call."""
+def double(size: int, fail: str = "no", log: str = "", hold: str = ""):
+    """Doubles a vector of `size` floats, or fails in its first call.
+
+    The size that stands in the file `hold` waits until the file is gone.
+    """
     x = torch.zeros(size)
     if log:  # a line for each time that the point is begun
         with Path(log).open("a") as file:
             file.write(f"{size}\n")
+    while hold and Path(hold).exists() and Path(hold).read_text() == str(size):
+        time.sleep(0.02)
 
     def step():
         if fail == "hang":

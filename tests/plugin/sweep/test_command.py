@@ -111,9 +111,10 @@ def test_a_hang_names_where_it_is_stuck(tmp_path: Path) -> None:
 
 
 def test_killed_in_the_middle_and_resumed_nothing_is_lost_or_doubled(tmp_path: Path) -> None:
-    log, sizes = tmp_path / "begun", [4, 5, 6]
+    log, hold, sizes = tmp_path / "begun", tmp_path / "hold", [4, 5, 6]
+    hold.write_text("5")
     command = [sys.executable, "-m", "pytest_gpuperf.cli", "sweep", f"{STEPS}:double", *QUICK,
-               "--axis=size=4,5,6", f"--axis=log={log}"]  # fmt: skip
+               "--axis=size=4,5,6", f"--axis=log={log}", f"--axis=hold={hold}"]  # fmt: skip
     journal = Path("r.journal.jsonl")
     process = subprocess.Popen(command, stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
     try:
@@ -126,8 +127,9 @@ def test_killed_in_the_middle_and_resumed_nothing_is_lost_or_doubled(tmp_path: P
         process.wait()
     _until(lambda: not _left(tmp_path / "gpuperf-point"))
     _until(lambda: not list(tmp_path.glob("gpuperf-point-*")))
+    hold.unlink()
     assert len(before) == 2
-    assert json.loads(before[1])["values"] == {"size": 4, "log": str(log)}
+    assert json.loads(before[1])["values"] == {"size": 4, "log": str(log), "hold": str(hold)}
     with journal.open("a") as file:
         file.write('{"index": 1, "val')  # what a killed process may leave
     assert subprocess.run([*command, "--resume"], capture_output=True, check=False).returncode == 0
