@@ -47,6 +47,11 @@ def number(value: float, digits: int = 3) -> str:
     return f"{value:,.{max(decimals, 0)}f}"
 
 
+def counted(count: int, thing: str, things: str = "") -> str:
+    """``1 segment``, ``2,000 segments``; `things` where the plural is not `thing` with an s."""
+    return f"{count:,} {thing if count == 1 else things or f'{thing}s'}"
+
+
 def show(value: float, unit: str, *, digits: int | None = None) -> str:
     """`value`, stored in `unit`, with the unit that suits its size: ``46.2%``, ``13.01 ms``."""
     factor, symbol = scale(value, unit)

@@ -14,6 +14,7 @@ import numpy as np
 
 from gpuperf_analyzers import collectives, flops, host, stats, timeline
 from gpuperf_analyzers.config import Config
+from gpuperf_analyzers.display import counted
 from gpuperf_analyzers.metrics import Value, absent
 from gpuperf_analyzers.timeline import CPU_IDLE, NO_COMM
 from gpuperf_analyzers.trace.classify import Device, device_name, devices
@@ -147,7 +148,7 @@ def _groups(passages: Sequence[Step], every: Sequence[Step]) -> _Groups:
     ]
     names = tuple(dict.fromkeys(name for name in inside if name))
     of = tuple(names.index(name) if name else -1 for name in inside)
-    return _Groups(names, of, f"{len(names)} steps, {len(passages)} passages")
+    return _Groups(names, of, f"{counted(len(names), 'step')}, {counted(len(passages), 'passage')}")
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,15 @@ from __future__ import annotations
 
 import pytest
 
-from gpuperf_analyzers.display import harmless, number, short_names, show, show_apart, show_interval
+from gpuperf_analyzers.display import (
+    counted,
+    harmless,
+    number,
+    short_names,
+    show,
+    show_apart,
+    show_interval,
+)
 
 
 @pytest.mark.parametrize(
@@ -28,6 +36,15 @@ def test_a_value_is_shown_in_the_unit_that_suits_its_size(
     value: float, unit: str, text: str
 ) -> None:
     assert show(value, unit) == text
+
+
+@pytest.mark.parametrize(
+    ("count", "text"),
+    [(0, "0 launches"), (1, "1 launch"), (2, "2 launches"), (1234, "1,234 launches")],
+)
+def test_one_is_singular(count: int, text: str) -> None:
+    assert counted(count, "launch", "launches") == text
+    assert counted(count, "step") == text.replace("launches", "steps").replace("launch", "step")
 
 
 def test_an_interval_is_shown_in_the_unit_of_its_value() -> None:

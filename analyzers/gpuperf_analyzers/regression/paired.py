@@ -16,6 +16,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 
+from gpuperf_analyzers.display import counted
 from gpuperf_analyzers.regression.decision import (
     FALSE_ALARM,
     MISS,
@@ -141,10 +142,11 @@ def _judge(
     low, high = signed_rank_interval(effects, tail)
     p_fail, p_pass = p_values
     verdict, reason = Verdict.AMBIGUOUS, _open_reason(len(pairs), look, p_fail, strictest)
+    compared = f"{counted(len(pairs), 'pair')} of processes"
     if p_fail <= level:
-        verdict, reason = Verdict.FAIL, f"{len(pairs)} pairs of processes, p {p_fail:.2g}"
+        verdict, reason = Verdict.FAIL, f"{compared}, p {p_fail:.2g}"
     elif p_pass <= tail:
-        verdict, reason = Verdict.PASS, f"{len(pairs)} pairs of processes, p {p_pass:.2g}"
+        verdict, reason = Verdict.PASS, f"{compared}, p {p_pass:.2g}"
     return Decision(
         verdict,
         allowed.as_change(centre_of(effects)),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from gpuperf_analyzers.display import show
+from gpuperf_analyzers.display import counted, show
 from gpuperf_analyzers.limits import Judgement, Verdict
 from gpuperf_analyzers.metrics import BUILTIN
 from gpuperf_analyzers.stats import median
@@ -61,7 +61,8 @@ def changes_of(
             continue
         unit, middle = units.get(metric, ""), median(saved)
         change = f"{(value - middle) / middle:+.1%}" if middle else "from 0"
-        between = f", {show(min(saved), unit)} to {show(max(saved), unit)} in {len(saved)} runs"
+        runs = counted(len(saved), "run")
+        between = f", {show(min(saved), unit)} to {show(max(saved), unit)} in {runs}"
         yield (
             f"{metric} {show(value, unit)} against {show(middle, unit)} in the baseline "
             f"{name!r} ({change}{between if saved[1:] else ', of one run'}; not judged)"

@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from gpuperf_analyzers.display import harmless, show, show_interval
+from gpuperf_analyzers.display import counted, harmless, show, show_interval
 from pytest_gpuperf.cli.collectives import positive
 from pytest_gpuperf.cli.json_output import print_json
 
@@ -146,7 +146,9 @@ def _print(sweep: BucketSweep) -> None:
     from pytest_gpuperf.cli.console import emit, make_console, table, words
 
     console = make_console()
-    emit(console, words(f"{sweep.world_size} ranks, {sweep.backend}, {sweep.device_name}"))
+    emit(
+        console, words(f"{counted(sweep.world_size, 'rank')}, {sweep.backend}, {sweep.device_name}")
+    )
     shown = table(
         "MiB", "buckets", "step time", "95%", "overlap", "95%", "exposed comm", "95%", "comm",
         numbers=9,

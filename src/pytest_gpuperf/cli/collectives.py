@@ -8,7 +8,7 @@ import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from gpuperf_analyzers.display import harmless, number
+from gpuperf_analyzers.display import counted, harmless, number
 from pytest_gpuperf.cli.json_output import print_json
 
 if TYPE_CHECKING:
@@ -148,7 +148,7 @@ def _print(table: CollectiveTable) -> None:
 def _where(table: CollectiveTable) -> str:
     hosts = f" on {table.hosts} hosts" if table.hosts > 1 else ""
     return (
-        f"{table.world_size} ranks{hosts}, {table.backend}, {table.device_name}, "
+        f"{counted(table.world_size, 'rank')}{hosts}, {table.backend}, {table.device_name}, "
         f"torch {table.torch_version}; GB are 1e9 B"
     )
 

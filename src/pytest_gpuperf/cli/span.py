@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from gpuperf_analyzers.display import counted
 from pytest_gpuperf.cli.inputs import USAGE, complain, status_of
 from pytest_gpuperf.cli.json_output import print_json
 
@@ -83,7 +84,7 @@ def _print(name: str, found: list[tuple[Trace, tuple[SpanValues, ...]]], config:
         for device in devices:
             where = device.device_name or str(device.device)
             rank = "" if trace.rank is None else f"rank {trace.rank}, "
-            text = f"{name}: {len(device.passages)} passages, {rank}{where}"
+            text = f"{name}: {counted(len(device.passages), 'passage')}, {rank}{where}"
             console.print(words(text, "bold"))
             shown = table("metric", "value", "95% interval", "source", numbers="rest")
             shown.columns[-1].justify = "left"

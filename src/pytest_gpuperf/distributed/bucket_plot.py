@@ -6,6 +6,7 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from gpuperf_analyzers.display import counted
 from gpuperf_analyzers.metrics import Value
 
 if TYPE_CHECKING:
@@ -54,7 +55,7 @@ def plot_buckets(sweep: BucketSweep, path: Path | str) -> Path:
     shares.minorticks_off()
     for axes in (times, shares):
         axes.grid(alpha=0.3)
-    figure.suptitle(f"{sweep.world_size} ranks, {sweep.backend}, {sweep.device_name}")
+    figure.suptitle(f"{counted(sweep.world_size, 'rank')}, {sweep.backend}, {sweep.device_name}")
     partial = target.with_name(f".{target.stem}.{os.getpid()}{target.suffix}")
     try:
         figure.savefig(partial, dpi=150)

@@ -7,6 +7,7 @@ import resource
 import time
 from collections.abc import Callable, Iterator
 
+from gpuperf_analyzers.display import counted
 from pytest_gpuperf.doctor.device_checks import (
     clocks,
     mig,
@@ -145,7 +146,7 @@ def visible_devices(facts: Facts) -> Check:
             "visible-devices", f"CUDA_VISIBLE_DEVICES={value!r} hides every device of {count}",
             "unset it, or name a device by its number or UUID",
         )  # fmt: skip
-    return note("visible-devices", f"CUDA_VISIBLE_DEVICES={value!r} of {count} devices")
+    return note("visible-devices", f"CUDA_VISIBLE_DEVICES={value!r} of {counted(count, 'device')}")
 
 
 def torch_build(facts: Facts) -> Check:
@@ -278,7 +279,9 @@ def self_test(facts: Facts) -> Check:
             "self-test", "a profile of one matmul on the GPU shows no kernel: CUPTI gives nothing",
             "see the checks counters and counter-holders; libcupti must match the driver",
         )  # fmt: skip
-    return ok("self-test", f"a profile of one matmul on the GPU shows {t.kernels} kernels")
+    return ok(
+        "self-test", f"a profile of one matmul on the GPU shows {counted(t.kernels, 'kernel')}"
+    )
 
 
 CHECKS: tuple[Callable[[Facts], Check], ...] = (

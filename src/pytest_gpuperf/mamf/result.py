@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from statistics import fmean
 from typing import Any
 
+from gpuperf_analyzers.display import counted
 from gpuperf_analyzers.hardware import find_peak, peak_tflops
 from gpuperf_analyzers.hookspecs import Peak
 from pytest_gpuperf.mamf.ranges import Grid
@@ -202,7 +203,7 @@ def to_text(outcome: Outcome) -> str:
         bounds = found["interval_tflops"]
         shown = show(found["median_tflops"], "TFLOPS")
         ci = f", 95% CI {show_interval(found['median_tflops'], bounds, 'TFLOPS')}" if bounds else ""
-        median = f"median of {found['calls']} calls{ci}"
+        median = f"median of {counted(found['calls'], 'call')}{ci}"
         lines.append(
             f"best        {shown} at M={found['m']} N={found['n']} K={found['k']} ({median})"
         )
@@ -210,9 +211,10 @@ def to_text(outcome: Outcome) -> str:
         lines.append("            mean {}, best call {}".format(*others))
     lines.append(_efficiency_line(o.efficiency))
     share = len(search.tried) / len(o.grid)
+    shapes = counted(len(o.grid), "shape")
     lines.append(
-        f"effort      {len(search.tried):,} of {len(o.grid):,} shapes timed ({share:.1%}), "
-        f"{search.timings:,} timings, {search.calls:,} calls, {o.spent_s:.1f} s"
+        f"effort      {len(search.tried):,} of {shapes} timed ({share:.1%}), "
+        f"{counted(search.timings, 'timing')}, {counted(search.calls, 'call')}, {o.spent_s:.1f} s"
         + (f"; {o.replayed:,} of the timings by the run that this one continued" * bool(o.replayed))
     )
     lines.append(
@@ -225,9 +227,8 @@ def to_text(outcome: Outcome) -> str:
     lines += [f"note        {harmless(note, 300)}" for note in o.notes]
     if o.failures:
         (m, n, k), why = next(iter(o.failures.items()))
-        lines.append(
-            f"failed      {len(o.failures):,} shapes, such as {m}x{n}x{k}: {harmless(why, 200)}"
-        )
+        failed = counted(len(o.failures), "shape")
+        lines.append(f"failed      {failed}, such as {m}x{n}x{k}: {harmless(why, 200)}")
     return "\n".join(lines + _table(search)) + "\n"
 
 
@@ -249,7 +250,7 @@ def _stopped_line(o: Outcome) -> list[str]:
     }[o.stopped]
     left = o.search.planned - o.search.timings
     return [
-        f"stopped     {why}, about {left:,} timings before the end"
+        f"stopped     {why}, about {counted(left, 'timing')} before the end"
         + (": the best so far" if o.search.best else "")
     ]
 

@@ -6,6 +6,7 @@ import inspect
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from gpuperf_analyzers.display import counted
 from pytest_gpuperf.recording.errors import RecordingError
 
 if TYPE_CHECKING:
@@ -49,8 +50,8 @@ def sample_notes(samples: Samples, warmup: Warmup, options: Options) -> tuple[st
         notes.append(f"still getting faster after {warmup.elapsed_us / 1e6:.1f} s of warm-up")
     if len(samples.us) < FEWEST_SAMPLES:
         notes.append(
-            f"only {len(samples.us)} samples (max_time {options.max_time_s:g} s): an interval "
-            f"takes {FEWEST_SAMPLES}"
+            f"only {counted(len(samples.us), 'sample')} (max_time {options.max_time_s:g} s): "
+            f"an interval takes {FEWEST_SAMPLES}"
         )
     if samples.calls_per_sample > 1:
         notes.append(f"a sample is the mean of {samples.calls_per_sample} calls")

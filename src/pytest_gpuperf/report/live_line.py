@@ -58,9 +58,10 @@ def progress_text(seen: Seen) -> str:
     """``41 samples, best 42.29 ms, 1.3 s of at most 2.0 s``; of ranks what they do."""
     time_ = f"{seen.spent_s:.1f} s of at most {seen.limit_s:.1f} s"
     if seen.best_us is None:
-        calls = f", {seen.samples} calls" if seen.samples else ""
+        calls = f", {seen.samples} call{'' if seen.samples == 1 else 's'}" if seen.samples else ""
         return f"{seen.what}{calls}, {time_}"
-    return f"{seen.samples} samples, best {show(seen.best_us, 'us')}, {time_}"
+    taken = f"{seen.samples} sample{'' if seen.samples == 1 else 's'}"
+    return f"{taken}, best {show(seen.best_us, 'us')}, {time_}"
 
 
 class LiveTerminal:

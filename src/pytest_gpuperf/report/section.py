@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gpuperf_analyzers.display import harmless, show, show_interval
+from gpuperf_analyzers.display import counted, harmless, show, show_interval
 from gpuperf_analyzers.failure_text import evidence_text, limit_text
 from gpuperf_analyzers.metrics import BUILTIN
 from pytest_gpuperf.report.columns import Record, notes_of, on_cpu
@@ -56,9 +56,8 @@ def _head(record: Record) -> str:
     if samples:
         timer = f" by {record['timer']} clock" if record.get("timer") else ""
         stop = _STOPS.get(str(record.get("stop")), "")
-        parts.append(
-            f"{len(samples)} samples{timer}{stop} after {show(_warmup(record), 'us')} warm-up"
-        )
+        taken = counted(len(samples), "sample")
+        parts.append(f"{taken}{timer}{stop} after {show(_warmup(record), 'us')} warm-up")
         if record.get("first_call_us"):
             parts.append(f"first call {show(float(record['first_call_us']), 'us')}")
     return "gpuperf: " + ", ".join(parts)

@@ -17,7 +17,7 @@ def test_the_report(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = written(tmp_path / "named.json", example())
     assert main(["analyze", str(path)]) == 0
     told = " ".join(capsys.readouterr().out.split())
-    assert "device 0: 20.00 MiB reserved in 1 segments (1.43 for each allocated byte)" in told
+    assert "device 0: 20.00 MiB reserved in 1 segment (1.43 for each allocated byte)" in told
     assert "6.000 MiB (30.0%) trapped in segments that are in use" in told
     assert "net/model.py:41 forward forward 10.00 MiB 1" in told
     assert "peak 18.00 MiB" in told

@@ -37,7 +37,7 @@ def test_the_numbers_are_those_of_the_span(trace: str, capsys: pytest.CaptureFix
 def test_a_person_reads_a_table(trace: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["analyze", "--span", "forward", trace]) == 0
     out = capsys.readouterr().out
-    assert "forward: 1 passages, rank 3, NVIDIA H100 80GB HBM3" in out
+    assert "forward: 1 passage, rank 3, NVIDIA H100 80GB HBM3" in out
     assert "30.00 µs" in out
 
 

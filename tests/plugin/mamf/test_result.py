@@ -74,7 +74,7 @@ def test_the_text_says_what_was_timed_of_what_and_which_side_is_reduced() -> Non
     assert "K is reduced" in text
     assert "2 of 2 shapes timed (100.0%), 10 timings, 90 calls, 1.5 s" in text
     assert "efficiency  91.0% of 330 TFLOPS dense (a datasheet)" in text
-    assert "1 shapes, such as 1x2x3: out of memory" in text
+    assert "1 shape, such as 1x2x3: out of memory" in text
     assert "torch 9.9" in text
     assert "\x1b" not in text
     assert "stopped" not in text

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from gpuperf_analyzers.display import counted
 from gpuperf_analyzers.regression import Schedule
 from pytest_gpuperf.baselines.against.imports import (
     dependency_notes,
@@ -87,7 +88,7 @@ def compare(
         A side cannot run its tests at all.
     """
     found = Comparison(limits, metrics, plan.title)
-    most = f"at most {plan.pairs} pairs" if any(_regressions(limits)) else "1 pair"
+    most = f"at most {counted(plan.pairs, 'pair')}" if any(_regressions(limits)) else "1 pair"
     many = "1 test" if len(limits) == 1 else f"{len(limits)} tests"
     say(f"{many} against {plan.title}: {most} of processes in alternating order")
     first = _pair(plan, 0, list(limits), folder, timeout_s=_FIRST_S + _EACH_S * len(limits))
@@ -125,7 +126,8 @@ def _until_decided(
         found.look(look)
         open_tests = found.open_tests()
         decided = len(found.decisions) - sum(d.more for d in found.decisions.values())
-        say(f"{found.pairs_run} pairs: {decided} of {len(found.decisions)} comparisons decided")
+        whole = counted(len(found.decisions), "comparison")
+        say(f"{counted(found.pairs_run, 'pair')}: {decided} of {whole} decided")
         if lost >= _LOST_IN_A_ROW:
             why = next(iter(found.unusable.values()), "no reason was given").lstrip("\0")
             found.notes.append(f"{lost} pairs in a row gave no value ({why}): no more were run")

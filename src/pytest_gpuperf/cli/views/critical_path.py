@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from gpuperf_analyzers.display import show
+from gpuperf_analyzers.display import counted, show
 from pytest_gpuperf.cli.console import emit, table, words
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ def print_critical_path(console: Console, device: DeviceAnalysis, top: int) -> N
     shares = ", ".join(
         f"{kind.name.lower()} {share:.1%}" for kind, share in found.shares() if share > 0
     )
-    over = f"{len(found.steps)} steps" if found.steps else "the window"
+    over = counted(len(found.steps), "step") if found.steps else "the window"
     emit(console, words(f"critical path of {over}: {shares}"))
     shown = table("on the critical path", "class", "count", "time", "share", numbers=3)
     length = sum(p.length_ns for p in found.paths)

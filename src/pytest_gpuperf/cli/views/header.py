@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from gpuperf_analyzers.display import harmless, short_names, show
+from gpuperf_analyzers.display import counted, harmless, short_names, show
 from pytest_gpuperf.cli.console import emit, words
 
 if TYPE_CHECKING:
@@ -60,7 +60,8 @@ def live_words(block: LiveBlock) -> str:
     """The conditions of a live run in one sentence."""
     parts = [f"recorded by pytest-gpuperf on {harmless(block.device, 60)}"]
     if block.samples_us:
-        parts.append(f"{len(block.samples_us)} samples with the profiler off ({block.timer} clock)")
+        samples = counted(len(block.samples_us), "sample")
+        parts.append(f"{samples} with the profiler off ({block.timer} clock)")
     parts.append(f"{show(block.warmup_us, 'us')} of warm-up")
     if "torch" in block.environment:
         parts.append(f"torch {harmless(block.environment['torch'], 40)}")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from gpuperf_analyzers.display import harmless, number, show
+from gpuperf_analyzers.display import counted, harmless, number, show
 from pytest_gpuperf.cli.console import emit, table, words
 
 if TYPE_CHECKING:
@@ -25,13 +25,13 @@ def print_host(console: Console, device: DeviceAnalysis, top: int) -> None:
     _print_copies(console, host, top)
     _print_launch_gaps(console, host, min(top, _FEW))
     lines = [
-        f"{delay.kind}: {harmless(delay.name, 60)}, {delay.count:,} times, "
+        f"{delay.kind}: {harmless(delay.name, 60)}, {counted(delay.count, 'time')}, "
         f"{show(delay.time / 1e3, 'us')}"
         for delay in host.delays[:top]
     ]
     if host.allocations:
         time = show(host.allocation_ns / 1e3, "us")
-        lines.append(f"driver allocations: {host.allocations:,} calls, {time}")
+        lines.append(f"driver allocations: {counted(host.allocations, 'call')}, {time}")
     lines += _queue_words(host)
     for line in lines:
         emit(console, words(line))
@@ -48,7 +48,8 @@ def _queue_words(host: Host) -> list[str]:
     if queue is None or not host.window_ns:
         return []
     empty = show(measure(queue.empty) / host.window_ns, "fraction")
-    text = f"launch queue: empty {empty} of the window, at most {int(queue.depth.max()):,} launches"
+    most = counted(int(queue.depth.max()), "launch", "launches")
+    text = f"launch queue: empty {empty} of the window, at most {most}"
     full = measure(queue.full)
     if full:
         share = show(full / host.window_ns, "fraction")

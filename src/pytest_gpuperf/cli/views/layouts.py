@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from gpuperf_analyzers.display import show
+from gpuperf_analyzers.display import counted, show
 from pytest_gpuperf.cli.json_output import print_json
 from pytest_gpuperf.cli.views.estimates import bytes_text, print_csv, print_terms, term_json
 
@@ -84,8 +84,9 @@ def _print(found: Found, args: argparse.Namespace) -> None:
 
     console = make_console()
     title = (
-        f"{found.model.name} on {found.gpus} × {found.cluster.gpu}, {found.batch} samples of "
-        f"{found.sequence} tokens an update: {found.fitting:,} of {found.tried:,} layouts fit"
+        f"{found.model.name} on {found.gpus} × {found.cluster.gpu}, "
+        f"{counted(found.batch, 'sample')} of {counted(found.sequence, 'token')} an update: "
+        f"{found.fitting:,} of {counted(found.tried, 'layout')} fit"
     )
     emit(console, words(title, "bold"))
     for note in (*found.cluster.notes, found.reason):

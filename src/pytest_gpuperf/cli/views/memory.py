@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from gpuperf_analyzers.display import show
+from gpuperf_analyzers.display import counted, show
 from gpuperf_analyzers.memory_block import CATEGORIES
 from pytest_gpuperf.cli.console import emit, table, words
 
@@ -78,6 +78,8 @@ def print_memory(console: Console, device: DeviceAnalysis, top: int) -> None:
         lines.append(f"allocator's peak {show(found.total_peak, 'bytes')}")
     if found.never_freed_count:
         kept = show(found.never_freed_bytes, "bytes")
-        lines.append(f"{found.never_freed_count:,} allocations ({kept}) not freed at the end")
+        lines.append(
+            f"{counted(found.never_freed_count, 'allocation')} ({kept}) not freed at the end"
+        )
     emit(console, words("; ".join(lines)))
     console.print()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from gpuperf_analyzers.display import harmless, number, short_names, show
+from gpuperf_analyzers.display import counted, harmless, number, short_names, show
 from pytest_gpuperf.cli.console import emit, table, words
 
 if TYPE_CHECKING:
@@ -83,17 +83,21 @@ def _unlinked(kernels: KernelsResult) -> list[str]:
     lines = []
     if kernels.unlinked:
         time = show(kernels.unlinked_us, "us")
-        lines.append(f"{kernels.unlinked:,} kernels ({time}) have no launch record")
+        have = "has" if kernels.unlinked == 1 else "have"
+        lines.append(f"{counted(kernels.unlinked, 'kernel')} ({time}) {have} no launch record")
     if kernels.outside_ops:
         graphs = f", {kernels.graph_kernels:,} of them by graphs" if kernels.graph_kernels else ""
-        lines.append(f"{kernels.outside_ops:,} kernels were launched outside of any op{graphs}")
+        were = counted(kernels.outside_ops, "kernel was", "kernels were")
+        lines.append(f"{were} launched outside of any op{graphs}")
     if kernels.triton_kernels:
-        lines.append(f"{kernels.triton_kernels:,} kernels are Triton's (torch.compile)")
+        are = counted(kernels.triton_kernels, "kernel is", "kernels are")
+        lines.append(f"{are} Triton's (torch.compile)")
     if kernels.short:
         share = show(kernels.short / kernels.kernels, "fraction")
         time = show(kernels.short_us, "us")
-        lines.append(f"{kernels.short:,} of {kernels.kernels:,} kernels ({share}) run under 10 µs, "
-                     f"{time} in all")  # fmt: skip
+        run = "runs" if kernels.short == 1 else "run"
+        whole = counted(kernels.kernels, "kernel")
+        lines.append(f"{kernels.short:,} of {whole} ({share}) {run} under 10 µs, {time} in all")
     return lines
 
 

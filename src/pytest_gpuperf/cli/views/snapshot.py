@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from gpuperf_analyzers.display import show
+from gpuperf_analyzers.display import counted, show
 from gpuperf_analyzers.snapshot import by_made_in, device_memory, live_sites, past_of
 from pytest_gpuperf.cli.console import emit, make_console, table, words
 from pytest_gpuperf.cli.snapshots import fits
@@ -62,7 +62,7 @@ def _print_device(
         if rest:
             blocks = sum(r.blocks for r in rest)
             total = _bytes(sum(r.bytes for r in rest))
-            shown.add_row(f"{len(rest)} more places", "", total, f"{blocks:,}")
+            shown.add_row(counted(len(rest), "more place"), "", total, f"{blocks:,}")
         emit(console, shown)
         parts = ", ".join(f"{name} {_bytes(n)}" for name, n in by_made_in(sites).items())
         emit(console, words(f"live, by who allocated: {parts}"))
@@ -80,8 +80,8 @@ def memory_lines(memory: DeviceMemory) -> list[str]:
     over = "" if ratio is None else f" ({ratio:.2f} for each allocated byte)"
     trapped = "" if memory.fragmentation is None else f" ({show(memory.fragmentation, 'fraction')})"
     waiting = f", {_bytes(memory.awaiting)} awaiting another stream" if memory.awaiting else ""
-    total = f"{_bytes(memory.reserved)} reserved in {memory.segments} segments{over}"
-    used = f"{_bytes(memory.allocated)} allocated in {memory.live_blocks} blocks"
+    total = f"{_bytes(memory.reserved)} reserved in {counted(memory.segments, 'segment')}{over}"
+    used = f"{_bytes(memory.allocated)} allocated in {counted(memory.live_blocks, 'block')}"
     used += f" ({_bytes(memory.rounding)} of it rounding)"
     free = f"{_bytes(memory.trapped)}{trapped} trapped in segments that are in use"
     unused = f"{_bytes(memory.unused_segments)} in unused segments"
@@ -114,11 +114,12 @@ def _print_segments(console: Console, snapshot: Snapshot, device: int, top: int)
 
 def _print_past(console: Console, past: Past, top: int) -> None:
     span = "" if past.span_us is None else f" over {show(past.span_us, 'us')}"
-    made = f"{past.segments_made:,} segments made, {past.segments_freed:,} given back"
+    made = f"{counted(past.segments_made, 'segment')} made, {past.segments_freed:,} given back"
     emit(
         console,
         words(
-            f"history: {past.events:,} events{span}; {past.allocations:,} allocations of "
+            f"history: {counted(past.events, 'event')}{span}; "
+            f"{counted(past.allocations, 'allocation')} of "
             f"{_bytes(past.allocated_bytes)} in all; {made}; peak {_bytes(past.peak_bytes)}"
         ),
     )
@@ -157,7 +158,7 @@ def fit_lines(found: Fit) -> list[str]:
 def _named(blocks: Sequence[Evicted]) -> str:
     named = [f"{_bytes(b.bytes)} of {b.site} ({b.made_in})" for b in blocks[:_NAMED]]
     more = len(blocks) - _NAMED
-    return "; ".join(named) + (f"; {more} more blocks" if more > 0 else "")
+    return "; ".join(named) + (f"; {counted(more, 'more block')}" if more > 0 else "")
 
 
 def print_growth(before: Snapshot, after: Snapshot, found: SnapshotDiff, *, top: int) -> None:
@@ -188,7 +189,9 @@ def print_growth(before: Snapshot, after: Snapshot, found: SnapshotDiff, *, top:
         )  # fmt: skip
     rest = found.changes[top:]
     if rest:
-        shown.add_row(f"{len(rest)} more places", "", "", "", grown(sum(c.delta for c in rest)), "")
+        shown.add_row(
+            counted(len(rest), "more place"), "", "", "", grown(sum(c.delta for c in rest)), ""
+        )
     emit(console, shown)
 
 

@@ -6,7 +6,7 @@ import io
 import re
 from typing import TYPE_CHECKING, Any
 
-from gpuperf_analyzers.display import show, show_interval
+from gpuperf_analyzers.display import counted, show, show_interval
 from pytest_gpuperf.cli.console import PIPED_WIDTH, emit, make_console, table, words
 
 if TYPE_CHECKING:
@@ -143,7 +143,7 @@ def _conditions(outcome: Outcome) -> list[str]:
         for kind, note in {re.sub(r"[\d.,]+", "#", n): n for n in result.notes}.items():
             points.setdefault(kind, []).append(note)
     return [
-        f"{len(notes)} of {len(outcome.results)} points: {notes[0]}"
+        f"{len(notes)} of {counted(len(outcome.results), 'point')}: {notes[0]}"
         for notes in list(points.values())[:_MOST_CONDITIONS]
     ]
 

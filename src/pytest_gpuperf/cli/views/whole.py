@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from gpuperf_analyzers.display import counted
 from gpuperf_analyzers.set_analysis import slowest_rank
 from pytest_gpuperf.cli.console import make_console, words
 from pytest_gpuperf.cli.views.buckets import print_buckets
@@ -61,7 +62,9 @@ def print_set_header(console: Console, found: SetAnalysis) -> None:
     """How many ranks, of what, known from where; and what to mistrust of the set."""
     devices = sorted({r.device_name for r in found.ranks if r.device_name})
     source = f", ranks by {found.rank_source}" if found.rank_source else ""
-    text = f"{len(found.ranks)} ranks on {', '.join(devices) or 'unknown devices'}{source}"
+    text = (
+        f"{counted(len(found.ranks), 'rank')} on {', '.join(devices) or 'unknown devices'}{source}"
+    )
     console.print(words(text, "bold"))
     print_findings(console, grouped(found.findings))
     console.print()
