@@ -53,6 +53,24 @@ class Keeping:
     across_cpus: bool = False
     history: Path | None = None
 
+    def check(self) -> None:
+        """Refuse a damaged or foreign file of baselines where a save or comparison is asked for.
+
+        Raises
+        ------
+        KeepingError
+            There is one; the line names it and the mend.
+        """
+        if self.save is None and self.compare is None:
+            return
+        from pytest_gpuperf.baselines.document import BaselineError
+        from pytest_gpuperf.baselines.store import check_folder
+
+        try:
+            check_folder(self.folder)
+        except BaselineError as error:
+            raise KeepingError(f"{error} (nothing was measured)") from None
+
     @property
     def observes_all(self) -> bool:
         """Whether tests without a limit against a baseline are observed too."""
@@ -164,7 +182,7 @@ def _save(kept: Kept, keeping: Keeping, *, disabled: bool) -> str:
         why = "nothing that passed was measured" if left else "nothing was measured"
         return f"gpuperf: no baseline is saved: {why}{more}"
     from pytest_gpuperf.baselines.document import BaselineError
-    from pytest_gpuperf.baselines.store import Store
+    from pytest_gpuperf.baselines.store import PartlySavedError, Store
 
     try:
         saved = Store(keeping.folder).save(
@@ -172,16 +190,25 @@ def _save(kept: Kept, keeping: Keeping, *, disabled: bool) -> str:
         )
     except BaselineError as error:
         raise KeepingError(f"{error} (nothing is saved)") from None
+    except PartlySavedError as error:
+        others = ", ".join(str(path) for path in error.left)
+        raise KeepingError(
+            f"gpuperf: baseline {keeping.save!r} saved in {_written(error.saved)}, "
+            f"but not in {others}: {error.why}"
+        ) from None
     except OSError as error:
         raise KeepingError(
             f"gpuperf: the baseline is not saved in {keeping.folder}: {error.strerror or error}: "
             "--gpuperf-baselines chooses another folder"
         ) from None
-    said = ", ".join(
+    return f"gpuperf: baseline {keeping.save!r} saved in {_written(saved)}{more}"
+
+
+def _written(saved: Sequence[tuple[Path, int, int]]) -> str:
+    return ", ".join(
         f"{path} ({count} {'measurement' if count == 1 else 'measurements'}, run {number})"
         for path, number, count in saved
     )
-    return f"gpuperf: baseline {keeping.save!r} saved in {said}{more}"
 
 
 def _history(kept: Kept, keeping: Keeping) -> str:
@@ -196,4 +223,4 @@ def _history(kept: Kept, keeping: Keeping) -> str:
         raise KeepingError(
             f"gpuperf: the history is not added to {keeping.history}: {error.strerror or error}"
         ) from None
-    return f"gpuperf: {count} lines added to {keeping.history}"
+    return f"gpuperf: {'1 line' if count == 1 else f'{count:,} lines'} added to {keeping.history}"

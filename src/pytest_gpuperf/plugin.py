@@ -22,6 +22,7 @@ from pytest_gpuperf.keeping import (
     DEFAULT_BASELINE,
     HISTORY_FILE,
     Keeping,
+    KeepingError,
     with_values,
 )
 from pytest_gpuperf.results import BuiltInReports, Results, option, path_option
@@ -167,6 +168,11 @@ def pytest_configure(config: pytest.Config) -> None:
     assert directory is not None  # noqa: S101 - the ini option has a default
     keeping = _keeping(config, directory)
     config.stash[KEEPING] = keeping
+    if not (option(config, "disable") or hasattr(config, "workerinput")):
+        try:
+            keeping.check()
+        except KeepingError as error:
+            raise pytest.UsageError(str(error)) from None
     config.stash[RUN] = Run(
         directory=directory,
         called_from=config.invocation_params.dir,

@@ -38,13 +38,13 @@ def dumps(key: Mapping[str, str], baselines: Mapping[str, Baseline]) -> str:
     return _text(document, 0) + "\n"
 
 
-def loads(text: str | bytes, path: object) -> tuple[dict[str, str], dict[str, Baseline]]:
-    """Key and baselines of a file's text.
+def opened(text: str | bytes, path: object) -> dict[str, Any]:
+    """A file's text as plain JSON types, of any schema.
 
     Raises
     ------
     BaselineError
-        It is no baseline file, of a newer schema, damaged, or holds the marks of a merge.
+        It is no baseline file, cut short, or holds the marks of a merge.
     """
     import msgspec
 
@@ -61,6 +61,22 @@ def loads(text: str | bytes, path: object) -> tuple[dict[str, str], dict[str, Ba
         refuse(f"{what}: restore it from version control, or delete it and save anew")
     if not isinstance(raw, dict) or raw.get("format") != _FORMAT:
         refuse(f"is not a file of {_FORMAT}")
+    return raw
+
+
+def loads(text: str | bytes, path: object) -> tuple[dict[str, str], dict[str, Baseline]]:
+    """Key and baselines of a file's text.
+
+    Raises
+    ------
+    BaselineError
+        It is no baseline file, of a newer schema, damaged, or holds the marks of a merge.
+    """
+
+    def refuse(why: str) -> NoReturn:
+        raise BaselineError(f"gpuperf: {path}: {why}") from None
+
+    raw = opened(text, path)
     schema = raw.get("schema")
     if isinstance(schema, bool) or not isinstance(schema, int) or schema < 1:
         refuse("has no schema number")

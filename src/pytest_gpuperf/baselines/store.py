@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from pytest_gpuperf.baselines.document import BaselineError, dumps, loads
+from pytest_gpuperf.baselines.document import BaselineError, dumps, loads, opened
 from pytest_gpuperf.baselines.environment import stem
 from pytest_gpuperf.baselines.files import folder_lock, sweep, write_whole
 from pytest_gpuperf.baselines.model import Baseline, Name, SavedRun
@@ -34,6 +34,31 @@ class EnvironmentFile:
     path: Path
     key: Mapping[str, str]
     baselines: Mapping[str, Baseline]
+
+
+class PartlySavedError(OSError):
+    """Some environments' files were written, and then one could not be.
+
+    Attributes
+    ----------
+    saved
+        File, run and number of measurements of each that was written.
+    left
+        Files that were not.
+    why
+        What the system said.
+    """
+
+    def __init__(
+        self, error: OSError, saved: Sequence[tuple[Path, int, int]], left: Sequence[Path]
+    ) -> None:
+        names = ", ".join(path.name for path, _, _ in saved)
+        not_written = ", ".join(path.name for path in left)
+        super().__init__(
+            error.errno, f"{error.strerror or error}: {names} was saved, {not_written} was not"
+        )
+        self.saved, self.left = tuple(saved), tuple(left)
+        self.why = error.strerror or str(error)
 
 
 class Store:
@@ -103,17 +128,21 @@ class Store:
         ------
         BaselineError
             A file that is there cannot be read; it is left as it is.
+        PartlySavedError
+            A file cannot be written where another was already; it is as it was.
         OSError
-            The folder or a file cannot be written; what was there is as it was.
+            The folder or the first file cannot be written; what was there is as it was.
         """
         by_key: dict[Path, list[Observation]] = {}
         for observation in observed:
             by_key.setdefault(self._path(observation.key), []).append(observation)
-        saved = []
+        saved: list[tuple[Path, int, int]] = []
         with folder_lock(self.folder):
             sweep(self.folder)
+            # All are read before any is written: one that cannot be read leaves all as they are.
+            there = {path: read_file(path) for path in by_key}
             for path, several in by_key.items():
-                found = read_file(path) or EnvironmentFile(path, several[0].key, {})
+                found = there[path] or EnvironmentFile(path, several[0].key, {})
                 before = found.baselines.get(name, Baseline())
                 run = _run(before.next_number, several[0])
                 after = before.with_run(run, several, keep=keep, anew=anew)
@@ -122,9 +151,12 @@ class Store:
                     if samples:
                         _write_samples(path, name, run.number, several)
                     self._write(replace(found, baselines={**found.baselines, name: after}))
-                except OSError:
+                except OSError as error:
                     _drop_samples(path, name, {r.number for r in before.runs})
-                    raise
+                    if not saved:
+                        raise
+                    left = [other for other in by_key if other not in {p for p, _, _ in saved}]
+                    raise PartlySavedError(error, saved, left) from None
                 _drop_samples(path, name, {r.number for r in after.runs})
                 saved.append((path, run.number, len(several)))
         return saved
@@ -181,6 +213,28 @@ def read_file(path: Path) -> EnvironmentFile | None:
         )
     key, baselines = loads(content, path)
     return EnvironmentFile(path, key, baselines)
+
+
+def check_folder(folder: Path) -> None:
+    """Refuse files in `folder` that are no baselines, before anything is measured for them.
+
+    One of another schema is not refused: it may be of another environment, and a newer version.
+
+    Raises
+    ------
+    BaselineError
+        One cannot be read, is cut short, holds the marks of a merge or is of another program.
+    """
+    for path in sorted(folder.glob("*.json")):
+        try:
+            with path.open("rb") as file:
+                content = file.read(LARGEST + 1)
+        except FileNotFoundError:  # renamed meanwhile by another run
+            continue
+        except OSError as error:
+            raise BaselineError(f"gpuperf: {path}: {error.strerror or error}") from None
+        if len(content) <= LARGEST:
+            opened(content, path)
 
 
 def _run(number: int, first: Observation) -> SavedRun:

@@ -19,6 +19,9 @@ _SPECIAL = str.maketrans(
 MOST_CHARACTERS = 60_000
 """Longest page: GitHub refuses a comment of more than 65,536 characters."""
 _STEP_SUMMARY = "GITHUB_STEP_SUMMARY"
+_NOT_COMPARED = frozenset({"NO-BASELINE", "INCOMPARABLE"})
+_NAMES = 20
+"""Tests that are named below a text that they share; the table has all."""
 _TEXTS = 20
 """Failure texts that a page has before it is too long for a comment."""
 
@@ -79,11 +82,34 @@ def _page(records: Sequence[Record], shown: Sequence[Record], texts: int) -> str
     if len(shown) < len(records):
         lines += [f"{len(records) - len(shown)} more results are left out here.", ""]
     worse = [r for r in shown if r.get("verdict") not in {"PASS", None}]
-    for record in worse[:texts]:
-        lines += [f"## {record['verdict']}: {_escaped(test_name(record))}", ""]
-        lines += [f"    {line}" for line in failure_text(record).splitlines()]
+    for verdict, text, tests in _said_alike(worse)[:texts]:
+        whose = _escaped(tests[0]) if len(tests) == 1 else f"{len(tests)} tests"
+        lines += [f"## {verdict}: {whose}", ""]
+        lines += [f"    {line}" for line in text.splitlines()]
         lines.append("")
+        if len(tests) > 1:
+            more = f" and {len(tests) - _NAMES} more" if len(tests) > _NAMES else ""
+            lines += [f"{', '.join(map(_escaped, tests[:_NAMES]))}{more}", ""]
     return "\n".join(lines)
+
+
+def _said_alike(worse: Sequence[Record]) -> list[tuple[str, str, list[str]]]:
+    """Verdicts, texts, and whose they are: without a baseline a hundred tests say the same.
+
+    What was measured and judged keeps a text of its own, even where two happen to be equal.
+    """
+    found: list[tuple[str, str, list[str]]] = []
+    alike: dict[tuple[str, str], list[str]] = {}
+    for record in worse:
+        verdict, text = str(record["verdict"]), failure_text(record)
+        names = alike.get((verdict, text))
+        if names is None:
+            names = []
+            found.append((verdict, text, names))
+            if verdict in _NOT_COMPARED:
+                alike[verdict, text] = names
+        names.append(test_name(record))
+    return found
 
 
 def _table(results: Table) -> list[str]:

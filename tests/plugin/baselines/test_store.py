@@ -18,7 +18,9 @@ from observations import CPU, observation
 from pytest_gpuperf.baselines.document import BaselineError
 from pytest_gpuperf.baselines.environment import counts_agree, differences, key_of, stem
 from pytest_gpuperf.baselines.files import folder_lock
-from pytest_gpuperf.baselines.store import Store, read_file, read_samples
+from pytest_gpuperf.baselines.observation import Observation
+from pytest_gpuperf.baselines.store import PartlySavedError, Store, read_file, read_samples
+from pytest_gpuperf.keeping import Keeping, KeepingError, Kept, keep
 
 TEST = "tests/test_a.py::test_step"
 
@@ -213,6 +215,53 @@ def test_a_full_disk_leaves_the_old_file_and_is_one_error(tmp_path: Path) -> Non
     assert [p.name for p in (tmp_path / "gpuperf-baselines").iterdir()] == [
         _only_file(tmp_path).name
     ]
+
+
+def _of_two_environments(tmp_path: Path) -> tuple[Store, Path, Path]:
+    """A store, and its files for the two environments of :func:`_both`, in the order of a save."""
+    store = _store(tmp_path)
+    (first, _, _), (second, _, _) = store.save(_both(), name="default", samples=False)
+    return store, first, second
+
+
+def _both() -> list[Observation]:
+    own = (1.0,)
+    return [
+        observation(samples=own),
+        observation(samples=own, key={**CPU, "threads": "7"}),
+    ]
+
+
+def test_of_two_environments_the_error_names_what_was_saved_and_what_was_not(
+    tmp_path: Path,
+) -> None:
+    store, first, second = _of_two_environments(tmp_path)
+    before = second.read_bytes()
+    second.with_suffix(".samples").write_text("no folder")
+    with pytest.raises(PartlySavedError) as told:
+        store.save(_both(), name="default")
+    assert told.value.saved == ((first, 2, 1),)
+    assert told.value.left == (second,)
+    assert f"{first.name} was saved, {second.name} was not" in str(told.value)
+    assert second.read_bytes() == before
+    assert [r.number for r in read_file(first).baselines["default"].runs] == [1, 2]
+
+    kept = Kept({(str(n), ""): o.to_json() for n, o in enumerate(_both())})
+    wanted = Keeping(store.folder, save="default")
+    with pytest.raises(KeepingError) as line:
+        keep(kept, wanted, tmp_path / ".gpuperf", disabled=False)
+    said = f"saved in {first} (1 measurement, run 3), but not in {second}: "
+    assert str(line.value).startswith(f"gpuperf: baseline 'default' {said}")
+    assert "\n" not in str(line.value)
+
+
+def test_where_one_of_two_files_cannot_be_read_neither_is_written(tmp_path: Path) -> None:
+    store, first, second = _of_two_environments(tmp_path)
+    before = first.read_bytes()
+    second.write_text("{")
+    with pytest.raises(BaselineError, match=second.name):
+        store.save(_both(), name="default", samples=False)
+    assert first.read_bytes() == before
 
 
 def test_a_folder_that_cannot_be_written_is_an_os_error(

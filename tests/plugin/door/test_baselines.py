@@ -246,6 +246,39 @@ def test_a_damaged_baseline_is_invalid_with_its_path(project) -> None:
     result.stdout.fnmatch_lines(["INVALID exact *gpuperf-baselines*update pytest-gpuperf"])
 
 
+NEVER = """
+    import pathlib
+    def test_ones(gpuperf):
+        pathlib.Path("measured").touch()
+"""
+
+
+@pytest.mark.parametrize("option", ["--gpuperf-save", "--gpuperf-compare=nightly"])
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        ("{}", "*gpuperf-baselines*notes.json: is not a file of pytest-gpuperf baselines*"),
+        ('{"format"', "*notes.json: is no JSON or cut short *restore it from version control*"),
+        ("<<<<<<< HEAD\n{}", "*notes.json: holds the marks of a merge conflict*"),
+    ],
+    ids=["foreign", "cut", "merge"],
+)
+def test_a_file_that_is_no_baseline_ends_the_run_before_anything_is_measured(
+    project, option: str, content: str, said: str
+) -> None:
+    Path("gpuperf-baselines").mkdir()
+    Path("gpuperf-baselines/notes.json").write_text(content)
+    result = project(NEVER, option)
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stderr.fnmatch_lines([said])
+    assert "(nothing was measured)" in result.stderr.str()
+    assert "Traceback" not in result.stderr.str()
+    assert not Path("measured").exists()
+    # Who does not ask for baselines, or measures nothing, is not troubled.
+    assert project(None, "--collect-only").ret == 0
+    assert project(None, option, "--gpuperf-disable").ret == 0
+
+
 def test_another_environment_is_a_warning_line_and_no_comparison(
     project, monkeypatch: pytest.MonkeyPatch
 ) -> None:

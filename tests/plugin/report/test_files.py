@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -80,6 +81,26 @@ def test_markdown_is_one_row_a_result_and_the_text_of_each_failure(tmp_path: Pat
     assert "97.58 ms (91.00–99.00)" in page
     assert "    overlap 41.0% (95% CI 38.0–44.0) on rank 1 < 60% required" in page
     assert page.count("## ") == 1
+
+
+def test_without_a_baseline_the_reason_is_said_once_for_all_tests() -> None:
+    def without(test: str, reason: str = "no baseline is stored here") -> dict[str, Any]:
+        limit = judgement(
+            verdict="NO-BASELINE", limit=None, value=None, at="", text="max_regression=3%",
+            reason=reason,
+        )  # fmt: skip
+        return record(test=test, verdict="NO-BASELINE", limits=[limit])
+
+    results = [without(f"t.py::test_{i}") for i in range(25)]
+    results += [without("t.py::test_new", "this test is not in the baseline"), record(), record()]
+    page = markdown_report(results)
+    assert page.count("    NO-BASELINE max_regression=3%: no baseline is stored here") == 1
+    assert "## NO-BASELINE: 25 tests" in page
+    # Twenty are named below it, in a row of the table each is.
+    assert "test\\_18, t.py::test\\_19 and 5 more\n" in page
+    assert all(f"| t.py::test\\_{i} |" in page for i in range(25))
+    assert "## NO-BASELINE: t.py::test\\_new" in page
+    assert page.count("## FAIL: ") == 2  # equal texts of what was judged stay apart
 
 
 def test_a_hostile_name_is_no_markup_in_markdown() -> None:
