@@ -81,7 +81,11 @@ def pictures(page: Path) -> None:
             driver.execute_script("setTheme('dark')")
             _scroll_to(driver, "Where the time went")
             shoot(driver, "ranks-dark", 1100, 900)
-            driver.execute_script("setTheme('light'); location.hash = ''")
+            # The click above scrolled its link into view.
+            driver.execute_script(
+                "setTheme('light'); location.hash = ''; route();"
+                " for (const each of document.querySelectorAll('.scroll')) each.scrollTop = 0"
+            )
             shoot(driver, "narrow", 400, 800)
         finally:
             driver.quit()
