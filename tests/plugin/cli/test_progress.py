@@ -12,7 +12,7 @@ from gpuperf_analyzers import set_analysis
 from gpuperf_analyzers.analysis import Analysis
 from gpuperf_analyzers.config import Config
 from gpuperf_analyzers.trace import read_traces
-from gpuperf_analyzers.trace.model import Trace
+from gpuperf_analyzers.trace.model import Trace, TraceSet
 from kineto import KinetoTrace
 from pytest_gpuperf.cli import main
 from pytest_gpuperf.cli.progress import progress
@@ -44,6 +44,34 @@ def test_an_interrupt_keeps_what_was_read(six: list[str]) -> None:
     assert list(found.failed.values()) == [f"{p}: not read: interrupted" for p in six[3:]]
     with pytest.raises(KeyboardInterrupt):
         read_traces(six, told=interrupted)
+
+
+def test_an_interrupted_reading_is_one_line_and_no_comparison(
+    six: list[str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    def third_is_interrupted(done: int, total: int, path: str) -> None:
+        if done == 2:
+            raise KeyboardInterrupt
+
+    def read(files: list[str], **how: object) -> TraceSet:
+        return read_traces(files, **{**how, "told": third_is_interrupted})  # type: ignore[arg-type]
+
+    monkeypatch.setattr("gpuperf_analyzers.trace.read_traces", read)
+    assert main(["check", *six, "--min-gpu-util", "1%", "--no-cache"]) == 130
+    assert capsys.readouterr().err == "gpuperf: interrupted: 2 of 6 files are read\n"
+    for folder, paths in (("a", six[:3]), ("b", six[3:])):
+        (tmp_path / folder).mkdir()
+        for path in paths:
+            Path(path).rename(tmp_path / folder / Path(path).name)
+    assert main(["compare", str(tmp_path / "a"), str(tmp_path / "b"), "--no-cache"]) == 130
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err == (
+        "gpuperf: interrupted: 2 of 3 files are read\ngpuperf: interrupted: nothing is compared\n"
+    )
 
 
 def test_an_interrupt_keeps_what_was_analyzed(
