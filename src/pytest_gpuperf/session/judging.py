@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,6 +13,7 @@ from gpuperf_analyzers.limits import (
     Judgement,
     Limit,
     LimitError,
+    Verdict,
     judge,
     parse_limits,
     worst,
@@ -33,6 +35,10 @@ if TYPE_CHECKING:
 RegionLimits = Mapping[str, tuple[Limit, ...]]
 
 _AGAINST_BASELINES = ("regression", "exact")
+_NO_REGIONS = (
+    "baselines hold whole measurements, no regions: measure the region by itself, "
+    "gpuperf(fn, name=...)"
+)
 _TIMED_LIVE = frozenset({"step_time", "step_time_p99"})
 """Metrics of a region that are of its samples alone."""
 
@@ -164,7 +170,10 @@ def _of_regions(
             device_type=blocks[0].device_type,
             invalid=invalid,
         )
-    return judgements
+    return tuple(
+        replace(j, reason=_NO_REGIONS) if j.verdict is Verdict.NO_BASELINE else j
+        for j in judgements
+    )
 
 
 def _in_place(

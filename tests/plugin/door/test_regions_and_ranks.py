@@ -72,3 +72,21 @@ def test_ranks_are_held_to_a_share_of_the_peak_by_the_conftests_formulas(project
     )
     result.assert_outcomes(passed=1)
     result.stdout.no_fnmatch_line("*UNMEASURED*")
+
+
+def test_a_region_against_a_baseline_says_what_to_do_instead(project) -> None:
+    """A plain `pytest --gpuperf-save` would not help: no region is ever stored."""
+    result = project(
+        """
+        import torch
+        def test_region(gpuperf):
+            x = torch.ones(64)
+            def step():
+                with gpuperf.region("add", max_regression="3%", exact=["host_syncs"]):
+                    x + x
+            gpuperf(step)
+        """,
+        "--gpuperf-save",
+    )
+    result.assert_outcomes(passed=1)
+    result.stdout.fnmatch_lines(["*NO-BASELINE*baselines hold whole measurements, no regions: *"])
