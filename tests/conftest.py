@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,11 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 pytest_plugins = ["pytester"]
+
+# Torch's threads spin where they wait for each other: beside another worker and its processes that
+# takes twice the time. A run without workers has all threads.
+if "PYTEST_XDIST_WORKER" in os.environ:
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 # The same examples in each run, and none that is too slow where the machine is busy. What explores
 # is `--hypothesis-profile=default`.

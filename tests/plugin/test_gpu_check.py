@@ -20,7 +20,7 @@ no_gpu = pytest.mark.skipif(torch.cuda.is_available(), reason="the GPU check its
 def checked(*arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [str(SCRIPT), *arguments], capture_output=True, text=True, check=False,
-        env={**os.environ, "PYTHON": sys.executable},
+        env={**os.environ, "PYTHON": sys.executable, "OMP_NUM_THREADS": "1"},
     )  # fmt: skip
 
 
