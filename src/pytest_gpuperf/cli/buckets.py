@@ -37,10 +37,11 @@ def run(argv: Sequence[str]) -> int:
         if args.plot:
             check_plot_path(args.plot)
         with cleaning_up():
+            world_size = own_world_size(args.world_size)
             sweep = sweep_buckets(
-                _make_step(args),
+                _make_step(args, world_size),
                 args.caps,
-                own_world_size(args.world_size),
+                world_size,
                 backend=args.backend,
                 device=args.device,
                 options=Options(
@@ -111,19 +112,20 @@ def caps(text: str) -> tuple[float, ...]:
     return sizes
 
 
-def _make_step(args: argparse.Namespace) -> Callable[..., Callable[[], object]]:
+def _make_step(args: argparse.Namespace, world_size: int) -> Callable[..., Callable[[], object]]:
     """The user's function, or the three linear layers of the size asked for.
 
     Raises
     ------
     ValueError
-        There is no such file or function in it.
+        There is no such file or function in it, or the layers of all ranks do not fit.
     """
     if args.make_step is None:
         from pytest_gpuperf.workloads.distributed import three_linears
         from pytest_gpuperf.workloads.distributed.linear_layers import check_sizes
 
         check_sizes(args.width, args.batch)
+        _check_memory(args, world_size)
         return partial(three_linears, width=args.width, batch=args.batch)
     from pytest_gpuperf.ranks import Target
 
@@ -135,6 +137,33 @@ def _make_step(args: argparse.Namespace) -> Callable[..., Callable[[], object]]:
     except Exception as error:  # it is the user's file: anything may come
         first = str(error).partition("\n")[0]
         raise ValueError(f"{harmless(path)}: {type(error).__name__}: {first}") from error
+
+
+def _check_memory(args: argparse.Namespace, world_size: int) -> None:
+    """Refuse layers that the ranks started here cannot hold together, on a CPU.
+
+    Raises
+    ------
+    ValueError
+        They cannot.
+    """
+    from pytest_gpuperf.recording import resolve_device
+    from pytest_gpuperf.recording.capacity import available_bytes
+    from pytest_gpuperf.session.ddp_joined import torchrun_place
+    from pytest_gpuperf.session.ddp_plan import check_startable
+    from pytest_gpuperf.workloads.distributed.linear_layers import three_linears_bytes
+
+    device = resolve_device(args.device)
+    if device.type != "cpu" or torchrun_place() is not None:
+        return  # each rank asks for itself
+    check_startable(world_size)
+    needed = three_linears_bytes(args.width, args.batch) * world_size
+    there = available_bytes(device)
+    if there is not None and needed > there:
+        raise ValueError(
+            f"--width {args.width} and --batch {args.batch} take at least {needed:,} B on "
+            f"{counted(world_size, 'rank')}, {there:,} B are there: take smaller ones"
+        )
 
 
 def _tell(cap: float) -> None:

@@ -125,6 +125,12 @@ def test_the_table_shows_intervals_the_fastest_and_why_a_value_is_absent(monkeyp
     [
         (["nowhere.py:make"], "write FILE.py:NAME of a file that is there"),
         (["--width", "0"], "width is 0"),
+        (["--device", "cpu", "--world-size", "100000"], "100,000 ranks cannot be started here"),
+        # On two ranks 3·(W² + W) parameters and gradients and 2·W of batch, fp32; W is 2^20.
+        (
+            ["--device", "cpu", "--width", "1048576", "--batch", "1"],
+            f"take at least {2 * 4 * (6 * (2**40 + 2**20) + 2 * 2**20):,} B on 2 ranks",
+        ),
         (["--backend", "nccl", "--device", "cpu"], "'nccl' needs GPUs"),
     ],
 )

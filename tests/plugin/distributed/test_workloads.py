@@ -12,6 +12,7 @@ import pytest
 pytest.importorskip("torch")
 
 from pytest_gpuperf.distributed import measure_step
+from pytest_gpuperf.ranks import ToldError
 from pytest_gpuperf.recording import Options
 from pytest_gpuperf.session.ddp import run_ddp_once
 from pytest_gpuperf.session.ddp_failure import RankFailure
@@ -147,6 +148,20 @@ def test_the_sizes_of_the_example_are_those_that_everybody_starts_from():
 def test_sizes_that_are_none_are_refused(make, reason):
     with pytest.raises(ValueError, match=reason):
         make(0, 2)
+
+
+@pytest.mark.parametrize(
+    ("make", "needed"),
+    [
+        # 3·(W² + W) parameters of 4 bytes, W being 2^20; w of 2^50 elements.
+        (partial(three_linears, width=2**20, batch=1), 4 * 3 * (2**40 + 2**20)),
+        (partial(scaled_product, size=2**50), 4 * 2**50),
+    ],
+    ids=["linears", "product"],
+)
+def test_what_no_rank_could_hold_is_refused_before_it_is_made(make, needed):
+    with pytest.raises(ToldError, match=f"takes at least {needed:,} bytes on cpu, and "):
+        make(0, 1, device="cpu")
 
 
 def test_an_argument_that_cannot_be_sent_to_the_ranks_is_refused(tmp_path):

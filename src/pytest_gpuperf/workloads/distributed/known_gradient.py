@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from pytest_gpuperf.ranks import ToldError
-from pytest_gpuperf.workloads.distributed.placement import rank_device
+from pytest_gpuperf.workloads.distributed.placement import check_room, rank_device
 from pytest_gpuperf.workloads.distributed.replicated import BUCKET_CAP_MB
 
 if TYPE_CHECKING:
@@ -101,11 +101,15 @@ def _product(size: int) -> nn.Module:
     ------
     ValueError
         `size` is below 1.
+    ToldError
+        It does not fit into memory.
     """
     if size < 1:
         raise ValueError(f"size is {size}: at least one element is needed")
     import torch
     from torch import nn
+
+    check_room(f"w of {size} elements", 4 * size, torch.device("cpu"))
 
     class Product(nn.Module):  # type: ignore[misc]  # torch is Any here
         def __init__(self) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from pytest_gpuperf.workloads.distributed.placement import check_room
 from pytest_gpuperf.workloads.distributed.replicated import BUCKET_CAP_MB, data_parallel
 
 if TYPE_CHECKING:
@@ -31,6 +32,11 @@ def three_linears_gradient_bytes(width: int = WIDTH) -> int:
     return 4 * LAYERS * (width**2 + width)
 
 
+def three_linears_bytes(width: int = WIDTH, batch: int = BATCH) -> int:
+    """Bytes a rank has at least: parameters and gradients, 8·3·(W² + W), and 8·B·W of batch."""
+    return 2 * three_linears_gradient_bytes(width) + 8 * batch * width
+
+
 def three_linears(
     rank: int,
     world_size: int,
@@ -50,6 +56,8 @@ def three_linears(
     ------
     ValueError
         A size is below 1, or `bucket_cap_mb` not above 0.
+    ToldError
+        They do not fit into memory.
     """
     check_sizes(width, batch)
     return data_parallel(
@@ -70,10 +78,18 @@ def check_sizes(width: int, batch: int) -> None:
 
 
 def linears(width: int) -> nn.Module:
-    """Three linear layers with ReLU between them, of a fixed seed."""
+    """Three linear layers with ReLU between them, of a fixed seed, made on the CPU.
+
+    Raises
+    ------
+    ToldError
+        They do not fit into its memory.
+    """
     import torch
     from torch import nn
 
+    needed = three_linears_gradient_bytes(width)
+    check_room(f"three {width} x {width} layers", needed, torch.device("cpu"))
     torch.manual_seed(0)
     first, second, third = (nn.Linear(width, width) for _ in range(LAYERS))
     return nn.Sequential(first, nn.ReLU(), second, nn.ReLU(), third)
