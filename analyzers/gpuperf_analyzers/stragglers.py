@@ -217,9 +217,15 @@ _KINDS = (*(p.value for p in Part), EARLIER)
 
 
 def _over_others(values: F64) -> F64:
-    """Each value less the median of the others."""
-    rest = [np.median(np.delete(values, i)) for i in range(len(values))]
-    return np.asarray(values - np.array(rest))
+    """Each of two or more values less the median of the others."""
+    order = np.argsort(values, kind="stable")
+    place = np.empty(len(values), dtype=np.int64)
+    place[order] = np.arange(len(values))
+    in_order = values[order]
+    # Without the value at `place`, what stood behind it moves up by one.
+    low, high = (len(values) - 2) // 2, (len(values) - 1) // 2
+    middle = (in_order[low + (place <= low)] + in_order[high + (place <= high)]) / 2
+    return np.asarray(values - middle)
 
 
 def _run_ups(
@@ -303,6 +309,7 @@ def _judged(
     # Early in some steps and late in others, or no later than the others in all, is taking turns.
     total = np.array([sum(r.by_step_us) for r in rows])
     named = any(late) and min(total.max(), _over_others(total).max()) >= least
+    named = named and _no_chance(rows, worst, least)
     return StragglersResult(
         basis=basis,
         steps=names,
@@ -313,4 +320,37 @@ def _judged(
         since=names[len(names) - unbroken] if named and unbroken else "",
         late_steps=sum(late) if named else 0,
         absent_reason="",
+    )
+
+
+_CHANCE = 0.05
+_STANDS_OUT = 4.0
+_FEWEST_STEPS = 5
+"""Of fewer steps one stands out easily."""
+
+
+def _no_chance(rows: Sequence[RankLateness], worst: RankLateness, least: float) -> bool:
+    """Whether `worst` is late for more than chance, where ranks vary from step to step anyway.
+
+    It is late in every step; or is the last one in so many that of ranks which are last by turns
+    one would be as often in a set of twenty at most (binomial, over as many ranks as there are);
+    or its late steps stand out of anything that another rank shows.
+    """
+    from scipy.special import bdtrc
+
+    table = np.array([r.by_step_us for r in rows])
+    own = rows.index(worst)
+    ranks, steps = table.shape
+    if (table[own] >= least).all():
+        return True
+    last = int((np.argmax(table, axis=0) == own).sum())
+    if ranks * bdtrc(last - 1, steps, 1 / ranks) <= _CHANCE:
+        return True
+    others = np.delete(table, own, axis=0)
+    late = np.where(others >= least, others, 0.0).sum(axis=1)
+    own_late = float(np.where(table[own] >= least, table[own], 0.0).sum())
+    return bool(
+        steps >= _FEWEST_STEPS
+        and own_late >= _STANDS_OUT * late.max()
+        and table[own].max() >= _STANDS_OUT * others.max()
     )

@@ -7,12 +7,24 @@ import json
 from pathlib import Path
 from statistics import median
 
+import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from gpuperf_analyzers.config import Config
 from gpuperf_analyzers.registry import load_config
 from gpuperf_analyzers.set_analysis import SetAnalysis, analyze_set
-from gpuperf_analyzers.stragglers import COLLECTIVES, EARLIER, STEP_TIMES, StragglersResult
+from gpuperf_analyzers.stragglers import (
+    COLLECTIVES,
+    EARLIER,
+    STEP_TIMES,
+    StragglersResult,
+    _judged,
+    _over_others,
+    _row,
+)
+from gpuperf_analyzers.thresholds import Thresholds
 from gpuperf_analyzers.trace.sets import read_traces
 from kineto import KinetoTrace
 
@@ -181,3 +193,40 @@ def test_ranks_of_different_jobs_are_not_compared(tmp_path: Path) -> None:
     assert found is not None
     assert found.straggler is None
     assert "world sizes differ" in found.absent_reason
+
+
+def _named(ranks: int, steps: int, noise: float, late: float, sets: int = 400) -> float:
+    """Share of `sets` in which somebody is named; rank 0 comes `late` (of a step) later."""
+    rng = np.random.default_rng(2)
+    names = tuple(f"ProfilerStep#{i}" for i in range(steps))
+    count = 0
+    for _ in range(sets):
+        start = rng.normal(0, noise, (ranks, steps))
+        start[0] += late
+        behind = np.apply_along_axis(_over_others, 0, start) * 1e3
+        rows = tuple(_row(i, behind[i], 1e3, 0, {}) for i in range(ranks))
+        found = _judged(COLLECTIVES, names, 1e3, steps, rows, Thresholds())
+        count += found.straggler is not None
+    return count / sets
+
+
+@given(st.lists(st.integers(-9, 9), min_size=2, max_size=12))
+def test_a_value_is_compared_with_the_median_of_the_others(values: list[int]) -> None:
+    expected = [v - median(values[:i] + values[i + 1 :]) for i, v in enumerate(values)]
+    assert _over_others(np.array(values, dtype=float)).tolist() == expected
+
+
+@pytest.mark.parametrize("ranks", [2, 8, 64])
+@pytest.mark.parametrize("steps", [16, 40])
+def test_ranks_that_take_turns_are_named_in_one_set_of_twenty_at_most(
+    ranks: int, steps: int
+) -> None:
+    # A spread of a tenth of a step, twice what counts as late: every set has late ranks. By the
+    # binomial the chance is 5% at most; some is lost where counts are whole.
+    assert _named(ranks, steps, noise=0.10, late=0.0) <= 0.05
+
+
+@pytest.mark.parametrize("ranks", [2, 8, 64])
+def test_a_rank_that_is_late_by_more_than_the_noise_is_named(ranks: int) -> None:
+    # A tenth of a step late with half of that as noise, two standard deviations, in 40 steps.
+    assert _named(ranks, 40, noise=0.05, late=0.10, sets=100) >= 0.99
