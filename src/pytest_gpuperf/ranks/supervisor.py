@@ -62,6 +62,8 @@ class _Rank:
     pid: int = 0
     ended_at: float | None = None
     stopped_as: State | None = None
+    stood: tuple[str, int, int] | None = None
+    """How far it was when its stacks were asked for: it may go on until it is ended."""
     cut_bytes: int = 0
     kept: str = ""
 
@@ -216,6 +218,7 @@ class Supervisor:
         self._find_pids()
         for rank in running:
             rank.stopped_as, rank.ended_at = state, now
+            rank.stood = read_progress(rank.files.progress)
             sizes[rank.number] = _size(rank.files.stacks)
             if rank.pid:
                 with suppress(ProcessLookupError):
@@ -244,7 +247,7 @@ class Supervisor:
             state = State.STOPPED  # by torch's launcher, which ends the others when one has failed
         else:
             state = State.KILLED if status < 0 else State.EXITED
-        stage, begun, done = read_progress(rank.files.progress)
+        stage, begun, done = rank.stood or read_progress(rank.files.progress)
         stacks = tail(rank.files.stacks, _STACKS_TAIL)
         return RankOutcome(
             rank=rank.number,
