@@ -13,6 +13,7 @@ import psutil
 import pytest
 
 from pytest_gpuperf.ranks import LaunchError, RankContext, State, Target, launch
+from pytest_gpuperf.ranks.files import RankFiles
 
 LONG = 300
 """Seconds that a process would stay if nobody ended it."""
@@ -76,6 +77,16 @@ def rank_one_stands_still(context, payload):
     if context.rank == 1:
         context.progress.stage("about to stop")
         os.kill(os.getpid(), signal.SIGSTOP)
+
+
+def goes_on_after_its_stack(context, payload):
+    stacks = RankFiles.of(context.workdir, context.rank).stacks
+    before = stacks.stat().st_size
+    context.progress.stage("in its work")
+    while stacks.stat().st_size == before:
+        time.sleep(0.005)
+    context.progress.begin()
+    time.sleep(LONG)
 
 
 def crashes(context, payload):
@@ -201,6 +212,17 @@ def test_a_hung_rank_is_ended_at_the_time_limit_with_its_stacks(tmp_path):
 def test_a_stopped_process_is_ended_too_though_it_gives_no_stack(tmp_path):
     _, hung = _hung(rank_one_stands_still, tmp_path, "about to stop")
     assert (hung.state, hung.stacks) == (State.HUNG, "")
+
+
+def test_how_far_a_hung_rank_was_is_of_the_moment_of_its_stack(tmp_path):
+    for timeout_s in (8.0, 16.0, 32.0, 64.0, 128.0):
+        folder = tmp_path / f"{timeout_s:g}"
+        folder.mkdir()
+        (hung,) = _launch(goes_on_after_its_stack, folder, size=1, timeout_s=timeout_s)
+        if hung.stage == "in its work":
+            break
+    assert (hung.state, hung.stage, hung.calls_begun) == (State.HUNG, "in its work", 0)
+    assert "in goes_on_after_its_stack" in hung.stacks
 
 
 def test_megabytes_on_stderr_neither_block_the_rank_nor_fill_the_disk(tmp_path):
