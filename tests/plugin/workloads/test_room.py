@@ -72,12 +72,12 @@ def test_every_workload_is_told_of_here() -> None:
 
 
 @pytest.mark.parametrize("name", MADE)
-def test_a_peak_is_at_most_what_torch_sees_and_no_less_than_half(name: str) -> None:
-    """At most: else what fits would be refused. Half: libraries copy what they convolve."""
+def test_a_peak_is_at_most_what_torch_sees_and_not_far_below(name: str) -> None:
+    """At most: else what fits would be refused. Below: scratch memory is the library's."""
     for workload in MADE[name]:
         seen = measured_peak(lambda workload=workload: workload.on("cpu").check())
         assert workload.peak_bytes is not None
-        assert 0.5 * seen < workload.peak_bytes <= seen, workload.name
+        assert 0.25 * seen < workload.peak_bytes <= seen, workload.name
         if name in EXACT and workload.dtype != "fp64":
             assert workload.peak_bytes == pytest.approx(seen, rel=0.001), workload.name
 
