@@ -27,6 +27,7 @@ settings.load_profile("gpuperf")
 ROOT = Path(__file__).resolve().parent.parent
 SLOWEST_FIRST = (
     "plugin/deploy/test_images.py",
+    "plugin/test_docs.py",
     "plugin/test_gpu_check.py",
     "plugin/sweep/test_command.py",
     "plugin/against/test_against.py",
