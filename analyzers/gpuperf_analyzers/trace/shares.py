@@ -149,6 +149,7 @@ def join(shares: Sequence[Share], sources: Sequence[Source], order: Sequence[int
             (at, row, int(tracks[who][track]))
             for (at, _, track), row in zip(share.ends, rows, strict=True)
         ]
+    joined.collectives.sort(key=attrgetter("row"))
     joined.labels = pieces.listed("labels", [s.labels for s in shares])
     joined.unfinished = pieces.listed("unfinished", [s.unfinished for s in shares])
     joined.counter_rows = pieces.listed(

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import psutil
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from gpuperf_analyzers.trace import shares
@@ -126,6 +126,7 @@ def columns_of(blocks: list[list[dict[str, Any]]]) -> tuple[EventColumns, list[s
     kinds=st.lists(st.lists(st.sampled_from(KINDS), max_size=6), max_size=12),
     whose=st.lists(st.integers(0, 2), min_size=12, max_size=12),
 )
+@example(kinds=[["nccl"], ["nccl"]], whose=[1, 0] + [0] * 10)  # rows in order, processes not
 def test_blocks_dealt_to_anybody_join_to_what_one_reads(
     kinds: list[list[str]], whose: list[int]
 ) -> None:
