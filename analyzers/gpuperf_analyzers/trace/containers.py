@@ -11,6 +11,7 @@ import bz2
 import contextlib
 import importlib
 import lzma
+import os
 import zipfile
 import zlib
 from collections.abc import Iterator
@@ -28,6 +29,8 @@ except ImportError:  # no wheel for this machine: three times slower, no less ri
     _fast_zlib = zlib
 
 _READ = 64 * KIB
+_USUAL_RATIO = 15
+"""Times that a packed trace inflates, rather less than more."""
 _GZIP = b"\x1f\x8b"
 _ZSTD = b"\x28\xb5\x2f\xfd"
 
@@ -41,6 +44,8 @@ class Unpacked:
         ``plain``, ``gzip``, …
     problem
         Why the text ended early, "" where it did not; set when the last chunk was read.
+    expected
+        About how many bytes of text there are, by the file's size; 0 where that is not known.
     """
 
     def __init__(self, file: IO[bytes], name: str, bounds: Bounds) -> None:
@@ -52,6 +57,7 @@ class Unpacked:
         self._given = 0
         head = file.read(512)
         self.kind = _kind(head)
+        self.expected = _size(file) * (1 if self.kind == "plain" else _USUAL_RATIO)
         if self.kind == "zip":
             file.seek(0)
             self._chunks = self._zip()
@@ -247,3 +253,11 @@ def _bytewise(inflate: Any, data: bytes) -> tuple[bytes, int]:
 
 def _short(text: str) -> str:
     return text.splitlines()[0][:80] if text else "no reason given"
+
+
+def _size(file: IO[bytes]) -> int:
+    """Bytes of an open file; 0 where it is no file of this machine."""
+    try:
+        return os.fstat(file.fileno()).st_size
+    except (OSError, AttributeError, ValueError):
+        return 0

@@ -40,6 +40,14 @@ _PIPE = 1 << 20
 _AHEAD = 3
 """Blocks given ahead, which a pipe of 1 MiB takes without making us wait."""
 _END_S = 5.0
+_ENVIRONMENT = {
+    # A module in the folder of work is not to stand in for one of Python's.
+    "PYTHONSAFEPATH": "1",
+    # It multiplies no matrices: a pool of threads for that costs time to start.
+    "OMP_NUM_THREADS": "1",
+    "OPENBLAS_NUM_THREADS": "1",
+    "MKL_NUM_THREADS": "1",
+}
 
 
 class Unshared(Exception):  # noqa: N818  # a signal to read alone, not an error
@@ -137,8 +145,7 @@ class _Member:
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
             bufsize=0,
-            # A module in the folder of work is not to stand in for one of Python's.
-            env={**os.environ, "PYTHONSAFEPATH": "1"},
+            env={**os.environ, **_ENVIRONMENT},
         )
         self._to = cast("IO[bytes]", self._process.stdin)
         self._from = cast("IO[bytes]", self._process.stdout)

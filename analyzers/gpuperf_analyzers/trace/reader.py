@@ -21,6 +21,9 @@ from gpuperf_analyzers.trace.model import Finding, Trace, TraceError
 from gpuperf_analyzers.trace.text import Text
 from gpuperf_analyzers.trace.values import whole
 
+_LONG = 32 << 20
+"""Bytes of text for which further processes are started before anything is read."""
+
 READER_VERSION = 3
 """Goes up when the same file gives other columns: it is part of the cache's key."""
 
@@ -44,8 +47,9 @@ def read_trace(
     bounds
         What the file may cost.
     processes
-        How many may decode it, this one among them. More are started only once the text turns out
-        longer than 8 MiB; what is damaged is read again by this one alone.
+        How many may decode it, this one among them. More are started where the file's size
+        promises 32 MiB of text, or where 8 MiB were read of one that does not tell. What is
+        damaged is read again by this one alone.
 
     Raises
     ------
@@ -102,7 +106,10 @@ def _no_collection() -> Iterator[None]:
 
 def _read(file: IO[bytes], name: str, damage: Damage, bounds: Bounds, crew: Crew | None) -> Trace:
     columns = EventColumns()
-    text = Text(Unpacked(file, name, bounds))
+    unpacked = Unpacked(file, name, bounds)
+    if crew is not None and unpacked.expected >= _LONG:
+        crew.start()
+    text = Text(unpacked)
     head = read_head(text, bounds, damage)
     metadata = dict(head.metadata)
     events = EventList(text, columns, bounds, damage, crew)
