@@ -77,7 +77,7 @@ _INTEGERS: Mapping[str, _Column] = {
     "fwd_thread": _Column(_SHAPED, _SHAPED, _getter("fwd_thread")),
 }
 _RAWS = {name: attrgetter(name) for name in ("dims", "dtypes", "concrete", "strides")}
-_ABSENT = {id(schema.EMPTY_RAW)}
+_OLD_DIMS = attrgetter("dims_old")
 
 
 class ArgumentTables:
@@ -122,10 +122,10 @@ class ArgumentTables:
             column = self.events.last(name, n)
             column[:] = -1
             raws = list(map(get, some))
-            if raws and set(map(id, raws)) != _ABSENT:
+            if raws.count(schema.EMPTY_RAW) < len(raws):  # the absent ones are that very object
                 column[at] = self.strings.raws(raws, len(raws))
-        old = [a.dims_old for a in some]
-        if old and set(map(id, old)) != _ABSENT:
+        old = list(map(_OLD_DIMS, some))
+        if old.count(schema.EMPTY_RAW) < len(old):
             ids = self.strings.raws(old, len(old))
             dims = self.events.last("dims", n)
             dims[at] = np.where(ids >= 0, ids, dims[at])

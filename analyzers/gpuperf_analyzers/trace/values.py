@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -32,12 +33,13 @@ def wholes(values: Iterable[Any], count: int) -> I64:
 
 def triples(values: list[Any]) -> I64:
     """Grids or blocks as (n, 3); -1 where one is not three whole numbers."""
-    try:
-        flat = np.array(values, dtype=np.int64)
-        if flat.shape == (len(values), 3):
-            return flat
-    except (TypeError, ValueError, OverflowError):
-        pass
+    if set(map(type, values)) == {list} and set(map(len, values)) == {3}:
+        try:
+            flat = np.fromiter(chain.from_iterable(values), np.int64, 3 * len(values))
+        except (TypeError, ValueError, OverflowError):
+            pass
+        else:
+            return flat.reshape(len(values), 3)
     rows = [
         [whole(x) for x in v] if isinstance(v, list) and len(v) == 3 else [-1, -1, -1]
         for v in values
