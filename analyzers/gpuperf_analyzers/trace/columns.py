@@ -126,10 +126,11 @@ class EventColumns:
         """
         kinds = Tally(map(type, events))
         rows = self._rows_of(events, kinds)
+        times: list[Any] = [e.ts for e in rows]
         if not self.exact:
             others = kinds.keys() & _TIMED_OTHERS
             timed = [e for e in events if type(e) in others] if others else []
-            if not _exact_as_floats([e.ts for e in rows] + [e.ts for e in timed]):
+            if not _exact_as_floats(times + [e.ts for e in timed]):
                 raise DigitsNeeded
         for kind, count in kinds.items():
             self.phases[schema.PHASE_OF[kind]] += count
@@ -137,7 +138,7 @@ class EventColumns:
             self.has_begins = True
             self._note_ends(events)
         if rows:
-            self._add_rows(rows)
+            self._add_rows(rows, times)
         handlers: tuple[tuple[type, Callable[[list[Any]], None]], ...] = (
             (schema.Instant, self._add_instants),
             (schema.OldInstant, self._add_instants),
@@ -158,8 +159,7 @@ class EventColumns:
             return list(events)
         return [e for e in events if type(e) is schema.Complete]
 
-    def _times(self, events: Sequence[Any]) -> tuple[I64, Bool]:
-        values: list[Any] = [e.ts for e in events]
+    def _times(self, values: list[Any]) -> tuple[I64, Bool]:
         if self.exact:
             return nanoseconds_from_digits(
                 [bytes(v) if isinstance(v, Raw) else b"" for v in values]
@@ -179,8 +179,8 @@ class EventColumns:
             ns[wrong] = 0
         return ns
 
-    def _add_rows(self, rows: list[Any]) -> None:
-        ts, good = self._times(rows)
+    def _add_rows(self, rows: list[Any], times: list[Any]) -> None:
+        ts, good = self._times(times)
         if not good.all():
             bad = np.flatnonzero(~good).tolist()
             self.bad_times += len(bad)
@@ -222,7 +222,7 @@ class EventColumns:
         row = self.events.rows
         for e in events:
             if type(e) is schema.End:
-                ts, good = self._times([e])
+                ts, good = self._times([e.ts])
                 if good[0]:
                     track = int(self.tracks.ids([e.pid], [e.tid])[0])
                     self.ends.append((int(ts[0]), row, track))
@@ -235,7 +235,7 @@ class EventColumns:
         some = [e for e in instants if e.name == "[memory]" and type(e.args) is schema.MemoryArgs]
         if not some:
             return
-        ts, good = self._times(some)
+        ts, good = self._times([e.ts for e in some])
         if not good.all():
             self.bad_times += int((~good).sum())
             some, ts = list(compress(some, good.tolist())), ts[good]
@@ -259,7 +259,7 @@ class EventColumns:
         self.memory.append(columns)
 
     def _add_counters(self, counters: list[Any]) -> None:
-        ts, good = self._times(counters)
+        ts, good = self._times([e.ts for e in counters])
         names = self.strings.texts([e.name for e in counters])
         for i, event in enumerate(counters):
             if not good[i]:

@@ -150,6 +150,7 @@ class _Member:
         self._to = cast("IO[bytes]", self._process.stdin)
         self._from = cast("IO[bytes]", self._process.stdout)
         self._ahead = _AHEAD if _widened(self._to.fileno()) else 1
+        _widened(self._from.fileno())  # or each column is fetched in many small parts
         os.set_blocking(self._from.fileno(), False)
 
     def credit(self) -> int:

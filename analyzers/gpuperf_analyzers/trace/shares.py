@@ -163,21 +163,26 @@ def join(shares: Sequence[Share], sources: Sequence[Source], order: Sequence[int
 
 
 class _Pieces:
-    """The blocks in the order of the file: whose each is, and where it goes."""
+    """Runs of blocks in the order of the file: whose each is, and where it goes."""
 
     def __init__(self, shares: Sequence[Share], order: Sequence[int]) -> None:
         self._shares = shares
-        self._who = list(order)
-        ends = [np.array([Marks(), *s.marks], dtype=np.int64) for s in shares]
+        self._who: list[int] = []
+        ends = [[Marks(), *s.marks] for s in shares]
         seen = [0] * len(shares)
-        begun, ended = [], []
-        for who in self._who:
-            begun.append(ends[who][seen[who]])
+        begun: list[Marks] = []
+        ended: list[Marks] = []
+        for who in order:
+            if self._who and self._who[-1] == who:
+                ended[-1] = ends[who][seen[who] + 1]
+            else:
+                self._who.append(who)
+                begun.append(ends[who][seen[who]])
+                ended.append(ends[who][seen[who] + 1])
             seen[who] += 1
-            ended.append(ends[who][seen[who]])
-        none = np.zeros((0, len(Marks())), dtype=np.int64)
-        self._begin = np.array(begun) if begun else none
-        self._end = np.array(ended) if ended else none
+        shape = (len(begun), len(Marks()))
+        self._begin = np.array(begun, dtype=np.int64).reshape(shape)
+        self._end = np.array(ended, dtype=np.int64).reshape(shape)
         sizes = self._end - self._begin
         self._to = np.cumsum(sizes, axis=0) - sizes
 
