@@ -325,32 +325,33 @@ def _judged(
 
 _CHANCE = 0.05
 _STANDS_OUT = 4.0
-_FEWEST_STEPS = 5
+_STANDS_OUT_OF_FEW = 10.0
+_FEW_STEPS = 5
 """Of fewer steps one stands out easily."""
 
 
 def _no_chance(rows: Sequence[RankLateness], worst: RankLateness, least: float) -> bool:
     """Whether `worst` is late for more than chance, where ranks vary from step to step anyway.
 
-    It is late in every step; or is the last one in so many that of ranks which are last by turns
+    It is late and the last one in every step; or is the last one in so many that of ranks which are last by turns
     one would be as often in a set of twenty at most (binomial, over as many ranks as there are);
-    or its late steps stand out of anything that another rank shows.
+    or its late steps stand out of what the other ranks and the other steps show.
     """
     from scipy.special import bdtrc
 
     table = np.array([r.by_step_us for r in rows])
     own = rows.index(worst)
     ranks, steps = table.shape
-    if (table[own] >= least).all():
-        return True
+    late = table >= least
     last = int((np.argmax(table, axis=0) == own).sum())
+    if late[own].all() and last == steps:
+        return True
     if ranks * bdtrc(last - 1, steps, 1 / ranks) <= _CHANCE:
         return True
-    others = np.delete(table, own, axis=0)
-    late = np.where(others >= least, others, 0.0).sum(axis=1)
-    own_late = float(np.where(table[own] >= least, table[own], 0.0).sum())
+    lateness = np.where(late, table, 0.0).sum(axis=1)
+    elsewhere = np.abs(table[:, ~late[own]]).max(initial=0.0)
+    times = _STANDS_OUT if steps >= _FEW_STEPS else _STANDS_OUT_OF_FEW
     return bool(
-        steps >= _FEWEST_STEPS
-        and own_late >= _STANDS_OUT * late.max()
-        and table[own].max() >= _STANDS_OUT * others.max()
+        lateness[own] >= _STANDS_OUT * np.delete(lateness, own).max()
+        and table[own].max() >= times * elsewhere
     )
