@@ -333,9 +333,10 @@ _FEW_STEPS = 5
 def _no_chance(rows: Sequence[RankLateness], worst: RankLateness, least: float) -> bool:
     """Whether `worst` is late for more than chance, where ranks vary from step to step anyway.
 
-    It is late and the last one in every step; or is the last one in so many that of ranks which are last by turns
-    one would be as often in a set of twenty at most (binomial, over as many ranks as there are);
-    or its late steps stand out of what the other ranks and the other steps show.
+    It is late and the last one in every step; or is the last one in so many that of ranks which
+    are last by turns one would be as often in a set of twenty at most (binomial, over as many
+    ranks as there are); or its late steps stand out of what the other ranks and the other steps
+    show.
     """
     from scipy.special import bdtrc
 
