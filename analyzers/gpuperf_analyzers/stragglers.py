@@ -309,7 +309,7 @@ def _judged(
     # Early in some steps and late in others, or no later than the others in all, is taking turns.
     total = np.array([sum(r.by_step_us) for r in rows])
     named = any(late) and min(total.max(), _over_others(total).max()) >= least
-    named = named and _no_chance(rows, worst, least)
+    named = named and _no_chance(rows, worst, least, limits)
     return StragglersResult(
         basis=basis,
         steps=names,
@@ -323,14 +323,12 @@ def _judged(
     )
 
 
-_CHANCE = 0.05
-_STANDS_OUT = 4.0
-_STANDS_OUT_OF_FEW = 10.0
 _FEW_STEPS = 5
-"""Of fewer steps one stands out easily."""
 
 
-def _no_chance(rows: Sequence[RankLateness], worst: RankLateness, least: float) -> bool:
+def _no_chance(
+    rows: Sequence[RankLateness], worst: RankLateness, least: float, limits: Thresholds
+) -> bool:
     """Whether `worst` is late for more than chance, where ranks vary from step to step anyway.
 
     It is late and the last one in every step; or is the last one in so many that of ranks which
@@ -347,12 +345,13 @@ def _no_chance(rows: Sequence[RankLateness], worst: RankLateness, least: float) 
     last = int((np.argmax(table, axis=0) == own).sum())
     if late[own].all() and last == steps:
         return True
-    if ranks * bdtrc(last - 1, steps, 1 / ranks) <= _CHANCE:
+    if ranks * bdtrc(last - 1, steps, 1 / ranks) <= limits.straggler_chance:
         return True
     lateness = np.where(late, table, 0.0).sum(axis=1)
     elsewhere = np.abs(table[:, ~late[own]]).max(initial=0.0)
-    times = _STANDS_OUT if steps >= _FEW_STEPS else _STANDS_OUT_OF_FEW
+    few = steps < _FEW_STEPS
+    times = limits.straggler_stands_out_of_few if few else limits.straggler_stands_out
     return bool(
-        lateness[own] >= _STANDS_OUT * np.delete(lateness, own).max()
+        lateness[own] >= limits.straggler_stands_out * np.delete(lateness, own).max()
         and table[own].max() >= times * elsewhere
     )

@@ -82,6 +82,18 @@ class Thresholds:
         0.05, "a rank comes this share of a step later than the median of the others",
         "every other rank waits for it: 5% late is 5% of the whole job",
     )  # fmt: skip
+    straggler_chance: float = _at(
+        0.05, "ranks that are last by turns would have one so often the last in this share of sets",
+        "in every set one rank is the latest; one wrong name in twenty sets is borne",
+    )  # fmt: skip
+    straggler_stands_out: float = _at(
+        4.0, "or its late steps are this many times what the other ranks and the other steps show",
+        "a rank that was held up once is last once, and by far",
+    )  # fmt: skip
+    straggler_stands_out_of_few: float = _at(
+        10.0, "the same, of fewer than five steps",
+        "of few steps one stands out easily",
+    )  # fmt: skip
     slow_step: float = _at(
         0.20, "a step is this much longer than the median step",
         "above the spread of warm steps on a machine of one's own",

@@ -40,9 +40,12 @@ _PIPE = 1 << 20
 _AHEAD = 3
 """Blocks given ahead, which a pipe of 1 MiB takes without making us wait."""
 _END_S = 5.0
+_PROGRAM = (
+    "import sys; sys.path[:] = filter(None, sys.path); "
+    "from gpuperf_analyzers.trace.crew_member import main; main()"
+)
+"""Without the folder of work: a file beside a trace is not to stand in for a module."""
 _ENVIRONMENT = {
-    # A module in the folder of work is not to stand in for one of Python's.
-    "PYTHONSAFEPATH": "1",
     # It multiplies no matrices: a pool of threads for that costs time to start.
     "OMP_NUM_THREADS": "1",
     "OPENBLAS_NUM_THREADS": "1",
@@ -140,7 +143,7 @@ class _Member:
         self._there = self._gone = False
         self._rows: dict[str, int] = {}
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "gpuperf_analyzers.trace.crew_member"],
+            [sys.executable, "-c", _PROGRAM],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,

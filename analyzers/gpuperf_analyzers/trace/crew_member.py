@@ -64,7 +64,3 @@ def main() -> None:
         serve(sys.stdin.buffer, sys.stdout.buffer)
     except (EOFError, BrokenPipeError):
         return
-
-
-if __name__ == "__main__":
-    main()

@@ -258,6 +258,18 @@ def test_the_processes_end_with_the_crew(mixed: Path) -> None:
     assert not any(map(psutil.pid_exists, pids))
 
 
+def test_a_file_beside_the_trace_is_not_taken_for_a_module(
+    mixed: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("numpy", "msgspec", "gpuperf_analyzers"):
+        mixed.with_name(f"{name}.py").write_text("open('taken', 'w').close()")
+    monkeypatch.chdir(mixed.parent)
+    with Crew(1) as crew:
+        same(read_trace(mixed, bounds=SMALL), read_by(there(crew), mixed, bounds=SMALL))
+        assert crew.shared
+    assert not Path("taken").exists()
+
+
 def test_a_process_whose_reader_was_killed_ends() -> None:
     code = (
         "import sys, time; from gpuperf_analyzers.trace.crew import Crew; c = Crew(1); c.start();"
