@@ -262,6 +262,17 @@ def test_what_torch_tells_of_itself_here() -> None:
     assert told.version
 
 
+def test_a_file_in_the_folder_of_work_is_not_taken_for_torch(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("torch")
+    for name in ("torch", "json"):
+        (tmp_path / f"{name}.py").write_text("open('taken', 'w').close()")
+    monkeypatch.chdir(tmp_path)
+    assert ask_torch().version
+    assert not Path("taken").exists()
+
+
 @pytest.mark.parametrize(
     ("output", "code", "words"),
     [("", -11, "signal 11"), ("noise\n", 1, "exit status 1"), ("{broken", 0, "exit status 0")],
